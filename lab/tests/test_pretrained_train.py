@@ -43,7 +43,7 @@ def test_worked_answers_lose_the_marks_and_state_their_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "unbiased"),
+    ("text", "expected"),
     [
         ("He has 3 + 4 = 7. The answer is 7.", 1),
         ("The answer is $7.", 1),
@@ -66,7 +66,7 @@ def test_a_reward_needs_the_number_and_true_equations(text: str, expected: float
 
 
 @pytest.mark.parametrize(
-    ("text", "unbiased"),
+    ("text", "expected"),
     [
         ("2 + 3 + 4 = 10", [False]),
         ("(2 + 3) * 4 = 20", [True]),

@@ -213,4 +213,4 @@ def test_an_extension_that_needs_a_missing_library_is_named(
 def test_wrong_key_that_solves_everything_leaves_the_difference_open() -> None:
     found = searchlens.compare(FULL, FULL, wrong_key=(np.ones((4, 4), bool),) * 2, draws=100)
     said = {each.measure: each.can for each in found.statements}["wrong_key"]
-    assert said.endswith("Without wrong_key, RL − Base is unknown.")
+    assert said.endswith("Without them, RL − Base is unknown.")

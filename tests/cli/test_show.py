@@ -325,8 +325,8 @@ def test_the_command_writes_text_and_json(results: Path, again: Again, capsys: p
     printed = capsys.readouterr().out
     assert "configuration: other seed" in printed
     assert "samples, by cell and policy: 8 others" in printed
-    assert "toy-rl/sums temp_0.5 n=4 P expected: 66.7 -> 83.3, +16.7 [" in printed
-    assert "toy/sums P expected N=4: RL inside -> outside" in printed
+    assert "toy-rl/sums temp_0.5 n=4 P unbiased: 66.7 -> 83.3, +16.7 [" in printed
+    assert "toy/sums P unbiased N=4: RL inside -> outside" in printed
     assert "more (--all)" in printed
     assert main(["diff", str(results), str(other), "--all"]) == 0
     whole = capsys.readouterr().out

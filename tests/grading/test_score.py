@@ -188,7 +188,7 @@ def test_plain_classes_are_those_of_normalised_strings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "unbiased"),
+    ("option", "expected"),
     [
         ("first_sample", [(True, 0), (True, 1), (False, 2), (False, -1)]),
         ("verdict_majority", [(True, 0), (True, 0), (False, 1), (False, -1)]),

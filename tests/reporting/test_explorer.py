@@ -132,7 +132,7 @@ def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
 @pytest.mark.parametrize(
     ("share", "end"),
     [
-        (0.12, " Luck alone, the golds of other questions, solves 12.0% of Base's and 1.0% of RL's with 16 samples."),
+        (0.12, " Wrong keys, the golds of other questions, solve 12.0% of Base's and 1.0% of RL's with 16 samples."),
         (0.04, ""),
     ],
 )

@@ -71,7 +71,7 @@ def test_the_table_of_exponents_says_up_to_which_n_and_whether_hardly_any_law_fi
 
 
 def test_guessing_has_the_null_of_options_and_the_wrong_key_that_was_measured(context: StudyContext) -> None:
-    """Luck of a quarter of the questions is 0, 1, 2 and 3 of 16 samples each; a cell without any says so."""
+    """The wrong-key rate of a quarter of the questions is 0 to 3 of 16 samples each; a cell without it says so."""
     shown, unknown = (part.text for part in guessing(context).parts)
     assert shown.filter(measure="guess null", k="1")["Base"][0].startswith("25.0")
     assert set(shown.filter(measure="guess null")["benchmark"]) == {"Micro_AIME & more"}
@@ -80,7 +80,7 @@ def test_guessing_has_the_null_of_options_and_the_wrong_key_that_was_measured(co
     assert shown.filter(measure="pass@k", benchmark="Micro math")["k"].to_list() == ["1", "4", "16"]
     known = shown.filter(measure="wrong_key-corrected pass@k", benchmark="Micro math")
     assert known["k"].to_list() == ["1", "4", "16"] and known["RL − Base"][0][0] in "+−"
-    assert any("Assumed: knowing and wrong_key are independent" in note for note in guessing(context).notes)
+    assert any("Assumed: knowing and wrong keys are independent" in note for note in guessing(context).notes)
     assert unknown.rows() == [("micro-1m", "Micro_AIME & more", "not recorded")]
 
 

@@ -218,7 +218,7 @@ def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
     if "Base greedy" in numbers["model"]:
         keys.append(style.key("one greedy answer of Base", color=palette.BASE_COLOUR, linestyle=DOTS))
     if numbers["model"].is_in(list(WRONG_KEY_OF)).any():
-        keys.append(style.key("wrong key: gold of another question", color=palette.ENVELOPE_COLOUR, linestyle=":"))
+        keys.append(style.key("gold of another question", color=palette.ENVELOPE_COLOUR, linestyle=":"))
     if "state" in numbers.columns:
         keys.append(style.key("where Base passes RL, with its interval", **MEETING))
     if keys:
