@@ -98,11 +98,6 @@ def samples(budgets: Sequence[int]) -> str:
     return f"{listed} {'sample' if names == ['1'] else 'samples'}" if names else ""
 
 
-def policies(count: int) -> str:
-    """How many policies, as in ``1 policy``."""
-    return f"{count} {'policy' if count == 1 else 'policies'}"
-
-
 # ---- where one curve reaches another
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from searchlens.benchmarks.known import OWN, files_at, known_benchmarks, read
 from searchlens.benchmarks.questions import content_hash
 from searchlens.config.sampled import BenchmarkSpec
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 
 HEAD = ("family", "title", "questions", "regime", "grader", "licence")
 
@@ -84,9 +84,9 @@ def _state(name: str, spec: BenchmarkSpec, paths_of: PathsOf) -> str:
         return f"REFUSED: {' '.join(error.message.split())}"
     source = f" ({benchmark.source})" if benchmark.source else ""
     without_gold = benchmark.rows - len(benchmark.questions)
-    left_out = f", {without_gold} rows without a gold left out" if without_gold else ""
+    left_out = f", {counted(without_gold, 'row')} without a gold left out" if without_gold else ""
     notice = f"; {benchmark.notice}" if benchmark.notice else ""
     return (
-        f"{where}, {count} file{'s' * (count > 1)}: {len(benchmark.questions)} questions{source}"
+        f"{where}, {counted(count, 'file')}: {counted(len(benchmark.questions), 'question')}{source}"
         f"{left_out}, {benchmark.checked} golds checked, content {content_hash(benchmark.questions)[:12]}{notice}"
     )

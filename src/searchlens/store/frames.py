@@ -85,11 +85,16 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.Dat
         return None
 
 
+def made_by(stage: str) -> str:
+    """What is said where a file that a stage makes is not there."""
+    return f"`searchlens run` makes it, or its stage alone: `searchlens {stage}`"
+
+
 @contextmanager
 def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[bytes]:
     """Content of a file of an earlier stage; InputError as ``read_frame``, also if it cannot be parsed inside."""
     if not path.exists():
-        raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
+        raise InputError(f"{path} does not exist", made_by(stage))
     content = files.read_bytes(path)
     try:
         yield content
