@@ -123,8 +123,7 @@ def checked(found: Mapping[str, Any]) -> str:
     from searchlens.cli.show import prompt_lines
 
     state = "the study cannot run yet" if found["missing"] else "configuration is valid"
-    sides = counted(found["pair_cells"], "comparison")
-    lines = [f"{state}: {counted(found['cells'], 'cell')}, {sides} of Base and RL"]
+    lines = [f"{state}: {counted(found['cells'], 'cell')}, {counted(found['pair_cells'], 'comparison')} of Base and RL"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
     lines += [*found["unknown_wordings"], *found["without_budgets"], *found["notes"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]

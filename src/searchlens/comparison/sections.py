@@ -195,7 +195,7 @@ def page(found: LogComparison) -> str:
     """The page, complete, as text of HTML."""
     base, rl = found.sides
     judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
-    drawn = f"{base.samples:,} samples of Base and {rl.samples:,} of RL"
+    drawn = f"{counted(base.samples, 'sample')} of Base and {rl.samples:,} of RL"
     return pages.rendered(
         "comparison/page.html.j2",
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",

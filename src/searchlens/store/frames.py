@@ -21,7 +21,7 @@ DAMAGED = (
 """What polars and pyarrow raise of bytes in memory that are no sound Parquet. polars panics where bits of a header or a
 footer are flipped, and a panic is no ``Exception``. Of a path the disk could raise some of them as well."""
 
-AGAIN = "delete it and run snakemake again"
+AGAIN = "delete it; `searchlens run` makes it again"
 IMPORT_AGAIN = "import it again: `searchlens imports` names its log"
 
 GROUP = 16_384
@@ -66,7 +66,7 @@ def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFra
     path, scores = layout.compared(checkpoint, benchmark), layout.scores(checkpoint, benchmark)
     if not path.exists():
         return None
-    return read_frame(path, "score", f"delete {scores}, with which it is made, and run snakemake again")
+    return read_frame(path, "score", f"delete {scores}, with which it is made; `searchlens run` makes both again")
 
 
 def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.DataFrame, dict[str, str]] | None:
