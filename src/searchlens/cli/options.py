@@ -70,9 +70,9 @@ FIRST: Mapping[str, Sequence[str]] = {
 """The commands that the help lists, by what a user wants; ``--help --all`` lists the others, too."""
 
 _SHARED: Mapping[str, Mapping[str, Any]] = {
-    "--checkpoint": {"required": True, "metavar": "NAME", "help": "key of checkpoints"},
-    "--benchmark": {"required": True, "metavar": "NAME", "help": "key of benchmarks"},
-    "--pair": {"required": True, "metavar": "NAME", "help": "key of pairs"},
+    "--checkpoint": {"required": True, "metavar": "NAME", "help": "a checkpoint, by its key in the configuration"},
+    "--benchmark": {"required": True, "metavar": "NAME", "help": "a benchmark, by its key in the configuration"},
+    "--pair": {"required": True, "metavar": "NAME", "help": "a pair, by its key in the configuration"},
     "--threads": {"type": whole(1), "default": 1, "metavar": "N", "help": "CPU threads or processes (default: 1)"},
     "--json": {"action": "store_true", "help": "print the answer as JSON"},
     "--output FOLDER": {"required": True, "metavar": "FOLDER", "help": "folder of the output files"},

@@ -209,7 +209,7 @@ def _rerun(args: argparse.Namespace) -> None:
     shards, moved = set_cell_aside(grid, *cell, args.policy)
     for path in moved:
         say(path)
-    say(f"{counted(len(shards), 'shard')} moved aside; `{run_command(args)}` samples them again")
+    say(f"{counted(len(shards), 'shard')} moved aside; `{run_command(args)}` samples again what is missing")
 
 
 def _trace(args: argparse.Namespace) -> None:

@@ -273,7 +273,7 @@ def remove(grid: Grid, name: str) -> list[Path]:
     gone = [item for item in every if count >= 2 and item.name.split("/")[:count] == wanted]
     if not gone:
         known = unknown(name, (item.name for item in every))
-        raise InputError(f"import {known}", "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY")
+        raise InputError(f"import {known}", "`searchlens imports` lists names, of which PAIR/BENCHMARK is enough")
     kept = [item for item in every if item not in gone]
     paths = [path for path in dict.fromkeys(_paths(grid, gone, kept)) if path.exists()]
     for path in paths:

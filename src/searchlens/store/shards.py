@@ -349,7 +349,7 @@ def read_generation(
     if missing := uncovered(there, samples):
         is_imported = any(shard.sidecar.get("engine") == "imported" for shard in there)
         hint = IMPORT_AGAIN if is_imported else "`searchlens run` samples the missing ones"
-        raise InputError(f"{folder} has no samples {missing}", hint)
+        raise InputError(f"{folder} has no samples {', '.join(f'{a} to {b}' for a, b in missing)}", hint)
     names = list(columns) if columns else None
     used = (shard for shard in there if shard.present and shard.start < samples)
     parts = [read(shard, folder.name, names, questions) for shard in used]
