@@ -341,7 +341,7 @@ def test_a_family_of_an_extension_is_read_and_checked(declare: Declare, tmp_path
         Question("capitals-0002", "What is the capital of country 1?", "Rome"),
     )
     assert (loaded.source, loaded.checked) == ("all", 0)
-    with pytest.raises(InputError, match=r"has 1 questions; Capitals has 2 \(all\)"):
+    with pytest.raises(InputError, match=r"has 1 question; Capitals has 2 \(all\)"):
         benchmarks.load(_capitals(tmp_path, "Paris"), family="capitals")
     digests.write("capitals", [str(_capitals(tmp_path, "Paris", "Rome"))])
     assert (tmp_path / "golds" / "capitals.txt").exists()

@@ -68,11 +68,18 @@ def within(place: str) -> Iterator[None]:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """What is said of a name that is not among the known ones: the nearest of them, and all of them."""
+    """What is said of a name that is not among the known ones: the nearest of them, and all, or of many some."""
     names = sorted(known)
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{name!r} is unknown{hint} Known: {', '.join(names) or '(none)'}"
+    shown = names if len(names) <= 24 else sorted(difflib.get_close_matches(str(name), names, n=8, cutoff=0))
+    more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    return f"{name!r} is unknown{hint} Known: {', '.join(shown) or '(none)'}{more}"
+
+
+def counted(count: int, what: str) -> str:
+    """How many there are of a thing, as in ``1 policy`` and ``2,000 policies``."""
+    return f"{count:,} {what if count == 1 else what[:-1] + 'ies' if what.endswith('y') else what + 's'}"
 
 
 def require_known(name: str, known: Iterable[str], what: str) -> str:

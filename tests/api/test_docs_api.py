@@ -31,7 +31,7 @@ def test_every_example_of_the_page_runs(folder: Path, capsys: pytest.CaptureFixt
         for block in blocks:
             exec(compile(block, "docs/api.md", "exec"), names)
     printed = capsys.readouterr().out
-    assert "budget equivalents: In samples, 1 of RL equal" in printed
+    assert "budget equivalents: 1 RL sample is worth" in printed
     (said,) = re.findall(r"^```\n(N = .*)\n```$", PAGE, re.MULTILINE)
     assert f"exponents: {said} Cannot say" in printed
     assert "q2 Compute 2+3. 5" in printed

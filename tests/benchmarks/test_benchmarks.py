@@ -116,14 +116,14 @@ def test_an_edited_file_is_refused_with_both_ways_out(path: Path) -> None:
     with pytest.raises(InputError) as error:
         benchmarks.load(path, expected_sha256=declared)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert error.value.message == f"benchmark file {path} changed: its sha256 is {sha256} (1 rows), expected {declared}"
+    assert error.value.message == f"benchmark file {path} changed: its sha256 is {sha256} (1 row), expected {declared}"
     assert "restore the file" in error.value.hint
     assert "declare the new sha256" in error.value.hint
 
 
 def test_more_questions_than_there_are_is_refused(path: Path) -> None:
     path.write_text(lines(GOOD))
-    with pytest.raises(InputError, match="has 1 questions, 2 are asked for"):
+    with pytest.raises(InputError, match="has 1 question, 2 are asked for"):
         benchmarks.load(path, limit=2)
 
 

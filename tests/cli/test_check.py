@@ -132,13 +132,13 @@ def test_a_file_that_is_called_like_a_key_is_not_one(toy: Path, capsys: Captured
 
 def test_a_new_study_is_not_ready_and_says_every_reason(new: Path, capsys: Captured) -> None:
     lines = said(capsys, status=1)
-    assert "study cannot run yet: 2 cells, 1 pairs x benchmarks\n" in lines
+    assert "study cannot run yet: 2 cells, 1 comparison of Base and RL\n" in lines
     assert "configuration is valid" not in lines
     reasons = re.findall("not ready to run: (.*)", lines)
     assert reasons == [
+        "config/own.yaml: checkpoints.mine-base.hub: your-org/your-base is a placeholder: name your checkpoint",
+        "config/own.yaml: checkpoints.mine-rl.hub: your-org/your-rl is a placeholder: name your checkpoint",
         "not pinned: dataset HuggingFaceH4/MATH-500@main:default/test",
-        "config/own.yaml: checkpoints.mine-base.hub: model your-org/your-base@main is not pinned in config/lock.json",
-        "config/own.yaml: checkpoints.mine-rl.hub: model your-org/your-rl@main is not pinned in config/lock.json",
     ]
     assert "Hint: run `searchlens pin`" in lines
     assert main(["check", "--json"]) == 1

@@ -55,7 +55,7 @@ def test_a_copy_on_another_machine_is_sound_without_a_configuration(
     shutil.rmtree(results)
     monkeypatch.chdir(elsewhere)
     assert main(["verify", "copied"]) == 0
-    assert "4 shards, 1 manifests and" in capsys.readouterr().out
+    assert "4 shards, 1 manifest and" in capsys.readouterr().out
 
 
 def test_no_file_that_matters_says_where_the_folder_lies(results: Path, tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def test_a_damaged_comparison_with_a_log_is_named_and_made_again_with_the_scores
     harm(path, kind)
     with pytest.raises(InputError, match=rf"{path} is not readable Parquet \(") as error:
         explorer_files.recorded_verdicts(study, *CELL)
-    assert error.value.hint == f"delete {scores}, with which it is made, and run snakemake again"
+    assert error.value.hint == f"delete {scores}, with which it is made; `searchlens run` makes both again"
     scores.unlink()
     score_cell(imported, *CELL, [], scores)
     again = explorer_files.recorded_verdicts(study, *CELL)

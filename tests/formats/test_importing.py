@@ -64,7 +64,6 @@ def refusal(
     """The lines of the one error that a file gives, without the path."""
     with pytest.raises(InputError) as error:
         imported(path, rows, questions, choices)
-    assert "nothing was imported" in error.value.hint
     return error.value.message.replace(str(path), "").split("\n")
 
 

@@ -259,7 +259,7 @@ def test_a_reward_is_no_verdict_without_a_rule(tmp_path: Path) -> None:
     judged = samples("verl", path, right="acc == 1")
     assert [s.verdicts for s in judged] == [{"acc": Verdict(1.0, "2")}, {"acc": Verdict(0.0, "2")}]
     assert [s.verdicts["score"].value for s in samples("verl", path, right="score>=0.5")] == [1.0, 0.0]
-    with pytest.raises(InputError, match=r"5\.jsonl:1: no 'reward', which the option right names; found: input"):
+    with pytest.raises(InputError, match=r"5\.jsonl:1: no 'reward', which --right names; found: input"):
         read("verl", path, right="reward == 1")
     with pytest.raises(InputError, match="right is 'acc'; allowed: a name, one of ==,"):
         read("verl", path, right="acc")

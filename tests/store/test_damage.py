@@ -107,7 +107,7 @@ def test_what_a_reader_found_is_made_again_by_the_next_run(store: Store, finder:
     if finder == "verify":
         assert verify(store.grid.layout.results).advice == ["the next run samples damaged shards again, and only them"]
     else:
-        with pytest.raises(InputError, match="run snakemake again"):
+        with pytest.raises(InputError, match="`searchlens run` "):
             score_cell(store.grid, *CELL, store.grid.manifests(*CELL), store.grid.scores(*CELL))
     assert store.missing == 4
     assert store.run() == 24 and store.is_sound()

@@ -92,7 +92,8 @@ def test_no_two_things_have_one_path() -> None:
 def test_what_is_listed_is_what_was_written(tmp_path: Path) -> None:
     """Files of each kind, among others with names that are like theirs."""
     at = Layout(tmp_path)
-    assert not at.is_results_folder()
+    with pytest.raises(InputError, match="it has none of generations"):
+        at.require_results()
     shard, manifest = at.generation("c", "b", "id") / SHARD, at.manifest("c", "b", "pool-0123abcd")
     later = [at.manifest("c", "b", "pool-0123abcd", fill) for fill in (2, 10)]
     other = at.manifest("c", "b", "pool-ffffffff", 1)
@@ -104,7 +105,7 @@ def test_what_is_listed_is_what_was_written(tmp_path: Path) -> None:
     for path in (shard, shard.with_suffix(".json"), trace, manifest, *later, other, record, *frames, temporary, *odd):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert at.is_results_folder()
+    at.require_results()
     assert (at.shards(), at.sidecars()) == ([shard], [shard.with_suffix(".json")])
     assert (at.trace_files(), at.temporary(), at.import_records()) == ([trace], [temporary], [record])
     assert at.manifests() == sorted([manifest, *later, other])

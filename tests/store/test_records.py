@@ -162,7 +162,7 @@ def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     with pytest.raises(InputError, match=r"a\.parquet does not exist") as error:
         frames.read_frame(path, "score")
-    assert error.value.hint == "run `searchlens score` or snakemake first"
+    assert error.value.hint == "`searchlens run` makes it, or its stage alone: `searchlens score`"
     frames.write_frame(pl.DataFrame({"a": [1, 2, 3]}), path, 2)
     assert frames.read_frame(path, "score")["a"].to_list() == [1, 2, 3]
 

@@ -114,7 +114,7 @@ def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(
     with pytest.raises(InputError) as error:
         shards.read(reread, harmed.id)
     assert str(shard.path) in str(error.value)
-    assert "run snakemake again" in str(error.value)
+    assert "`searchlens run` samples damaged shards again" in str(error.value)
 
 
 def test_verify_accepts_a_copy_and_notes_its_times(grid: Grid, publish: Publish) -> None:
@@ -352,7 +352,7 @@ def test_a_shard_whose_sidecar_is_of_another_is_set_aside_with_it(grid: Grid, pu
 
 def test_whoever_lost_imported_samples_is_told_to_import_them_again(tmp_path: Path) -> None:
     """No engine can draw them again."""
-    for engine, hint in (("imported", "import it again"), ("vllm 0.32", "run snakemake again")):
+    for engine, hint in (("imported", "import it again"), ("vllm 0.32", "`searchlens run` samples ")):
         folder = tmp_path / engine.split()[0] / "id"
         shards.publish(
             folder, 0, 4, rows(0, 4), generation_id="id", policies=[], provenance=shards.Provenance(1, "cpu", 1, engine)

@@ -52,15 +52,17 @@ def _simulate(args: argparse.Namespace) -> None:
 def add_to(command: Commands) -> None:
     """Add the commands."""
     command.group(stage_commands.GROUP, of_stages=True)
-    sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
+    text = "compare policies and searches with independent references"
+    sub = command("equivalence", _equivalence, text, "--output results --threads 4")
     sub.shared("--output RESULTS", "--threads")
-    sub = command("benchmark-samplers", _samplers, "compare samplers of p^alpha (docs/power-sampling.md)")
+    text = "compare samplers of p^alpha (docs/power-sampling.md)"
+    sub = command("benchmark-samplers", _samplers, text, "--output samplers --runs 1000")
     sub.shared("--output FOLDER")
     sub.text("--runs", "N", "texts of each sampler and toy (default: 1000)", type=int, default=1000)
     sub.shared("--threads")
     command.group("tools")
     text = "write a simulated study of known truth (docs/simulation.md)"
-    sub = command("simulate", _simulate, text, is_configured=False)
+    sub = command("simulate", _simulate, text, "--seed 1 --size small --output simulated", is_configured=False)
     sub.add_argument("--seed", type=int, required=True, metavar="N", help="seed of all random numbers")
     sub.shared("--output FOLDER")
     modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")

@@ -98,19 +98,16 @@ def samples(budgets: Sequence[int]) -> str:
     return f"{listed} {'sample' if names == ['1'] else 'samples'}" if names else ""
 
 
-def policies(count: int) -> str:
-    """How many policies, as in ``1 policy``."""
-    return f"{count} {'policy' if count == 1 else 'policies'}"
-
-
 # ---- where one curve reaches another
 
 
 def located(claims: Sequence[Claim], row: Row) -> str:
     """A claim of ``EQUIVALENT``, ``WORTH`` or ``MEETING`` about a row of the frame, such as ``3.5 [2.9, 4.2]``."""
-    ends = bracket(row["lo"], row["hi"], 1, lo_open=row["lo_open"], hi_open=row["hi_open"])
-    row = {**row, "ends": ends}
-    return say(claims, {**row, "equivalent": say(EQUIVALENT, row)} if claims is WORTH else row)
+    row = {**row, "ends": bracket(row["lo"], row["hi"], 1, lo_open=row["lo_open"], hi_open=row["hi_open"])}
+    if claims is WORTH:
+        rl = "1 RL sample is" if row["budget"] == 1 else f"{row['budget']} RL samples are"
+        row = {**row, "rl": rl, "equivalent": say(EQUIVALENT, row)}
+    return say(claims, row)
 
 
 def _state(name: str) -> Callable[[Row], bool]:
@@ -125,10 +122,10 @@ EQUIVALENT = (
 )
 """N*, of a row of ``analysis.equivalents.EQUIVALENTS``."""
 WORTH = (
-    Claim("one sample of Base solves more than {budget} of RL", _state("below")),
-    Claim("{budget} of RL solve more than all {pool} of Base", _state("above")),
-    Claim("{budget} of RL equal {pool} or more of Base (both at the end of what was drawn)", _state("level")),
-    Claim("{budget} of RL equal {equivalent} of Base"),
+    Claim("{rl} worth less than 1 base sample", _state("below")),
+    Claim("{rl} worth more than all {pool} base samples", _state("above")),
+    Claim("{rl} worth {pool} or more base samples (both at the end of what was drawn)", _state("level")),
+    Claim("{rl} worth {equivalent} base samples"),
 )
 """The same in a sentence."""
 MEETING = (
@@ -218,7 +215,7 @@ CAN: Mapping[str, Sequence[Claim]] = {
     "pass@k": [Claim("RL − Base is {found}.")],
     "budget equivalents": [
         Claim("not identified: {found}.", lambda row: len(row["beyond"]) == len(row["shown"])),
-        Claim("In samples, {found}."),
+        Claim("{found}."),
     ],
     "support": [Claim("RL keeps {kept} questions of Base's, loses {shrunk} and adds {expanded}.")],
     "reliability": [Claim("Of questions solved in at least half of the samples, RL − Base is {found}.")],

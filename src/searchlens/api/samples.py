@@ -137,7 +137,7 @@ def read(
         folder = place.layout.manifest(place.checkpoint, place.benchmark, "*").parent
         raise InputError(
             f"{place.name} has no samples here: {folder} has no manifest",
-            "run snakemake first; of a copy, copy `manifests` and `generations`, too",
+            "`searchlens run` makes them; of a copy, copy `manifests` and `generations`, too",
         )
     names = [require_known(policy, known, f"policy of {place.name}")] if policy is not None else list(known)
     graded = read_frame(place.scores, "score") if place.scores.exists() else None
@@ -182,7 +182,7 @@ def _of_policy(
     if (joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any():
         raise InputError(
             f"{place.scores} is of other samples of {policy} than those in {place.folder(stream[0])}",
-            f"run `searchlens score` or snakemake again: it grades {place.name} anew",
+            f"`searchlens run` grades {place.name} anew, or its stage alone: `searchlens score`",
         )
     return joined.drop("graded_tokens")
 
@@ -203,7 +203,7 @@ def _stream(place: Place, candidates: Sequence[Stream], verdicts: pl.DataFrame |
     there = [stream for stream in candidates if shards_of(place.folder(stream[0]))]
     if not there:
         where = place.folder(candidates[0][0])
-        raise InputError(f"{where} has no samples", "of a copy, copy `generations`, too; otherwise run snakemake again")
+        raise InputError(f"{where} has no samples", "of a copy, copy `generations`, too; or `searchlens run`")
     if verdicts is None or not verdicts.height:
         return there[0]
     return next((stream for stream in there if len(there) == 1 or _agrees(place, stream, verdicts)), there[0])

@@ -27,8 +27,8 @@ from searchlens.errors import InputError, require_known
 from searchlens.plan import Inputs, StudyCells
 from searchlens.store import snapshots, traces
 from searchlens.store.files import read_bytes
-from searchlens.store.frames import read_frame
-from searchlens.store.layout import RESULTS_FOLDERS, Layout
+from searchlens.store.frames import made_by, read_frame
+from searchlens.store.layout import Layout
 from searchlens.store.ranges import Shard
 
 UNBIASED = "unbiased"
@@ -253,7 +253,7 @@ class Study:
                 raise InputError(f"table {name!r} is unknown; in {path.parent} are: {there or '(none)'}")
             added = {table: stage for stage, each in addons.stages().items() for table in each.tables}
             stage = {"boptr": "transfer", **added}.get(declared[name].options["stage"], "tables")
-            raise InputError(f"{path} was not made", f"run snakemake first; its stage `{stage}` makes this file")
+            raise InputError(f"{path} was not made", made_by(stage))
         return pl.read_csv(read_bytes(path), infer_schema_length=None)
 
     def _landscape(self, frame: str, checkpoint: str | None, benchmark: str | None) -> pl.DataFrame:
@@ -535,9 +535,7 @@ def open_study(
         if not isinstance(value, str if name == "config" else str | os.PathLike):
             raise InputError(f"{name}: {value!r}; allowed: {'a fingerprint, text' if name == 'config' else 'a path'}")
     layout = Layout(Path(results))
-    if not layout.is_results_folder():
-        found = f"has none of {', '.join(RESULTS_FOLDERS)}" if layout.results.is_dir() else "does not exist"
-        raise InputError(f"{layout.results} is not a results folder: it {found}", "give the folder that a run wrote")
+    layout.require_results()
     written = layout.snapshots()
     if not written:
         raise InputError(

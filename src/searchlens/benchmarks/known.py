@@ -23,7 +23,7 @@ from searchlens import catalogue
 from searchlens.benchmarks import files
 from searchlens.benchmarks.files import SUFFIXES
 from searchlens.benchmarks.questions import BenchmarkFile, Question, Row, plain
-from searchlens.errors import InputError, unknown
+from searchlens.errors import InputError, counted, unknown
 
 if TYPE_CHECKING:
     from searchlens.config.boptr import Regime
@@ -266,7 +266,7 @@ def read(
         return whole
     if not 1 <= limit <= len(whole.questions):
         raise InputError(
-            f"{_joined(paths)} has {len(whole.questions)} questions, {limit} are asked for",
+            f"{_joined(paths)} has {counted(len(whole.questions), 'question')}, {limit} are asked for",
             "lower `questions`, or drop it",
         )
     unknown = tuple(place for place in whole.unknown if place < limit)
@@ -279,7 +279,7 @@ def _read(paths: Sequence[Path], family: str, expected_sha256: str | None, check
     if expected_sha256 not in (None, sha256):
         count = sum(1 for each in contents for line in each.content.splitlines() if line.strip())
         raise InputError(
-            f"benchmark file {_joined(paths)} changed: its sha256 is {sha256} ({count} rows), expected"
+            f"benchmark file {_joined(paths)} changed: its sha256 is {sha256} ({counted(count, 'row')}), expected"
             f" {expected_sha256}",
             "restore the file; or, if the change is meant, declare the new sha256 (nothing sampled so far is lost, "
             "and questions that changed are sampled again)",
@@ -343,7 +343,7 @@ def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> tuple[in
     known, hint = known_benchmark(family), "to use it as it is, set `check: false` for this benchmark"
     if known.sizes and count not in known.sizes:
         sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())
-        raise InputError(f"{shown} has {count} questions; {known.title} has {sizes}", hint)
+        raise InputError(f"{shown} has {counted(count, 'question')}; {known.title} has {sizes}", hint)
     golds = check(family, rows)
     if golds.repeated and not known.repeats:
         named = [f"question {i + 1} repeats question {j + 1} ({rows[j].question.id})" for i, j in golds.repeated]

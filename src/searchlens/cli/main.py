@@ -87,33 +87,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _in_study(args):
             args.run(args)
     except InputError as error:
-        _print_error(f"error: {InputError(args.named(error.message), error.hint)}")
-        return 2
+        return _ended(2, f"error: {InputError(args.named(error.message), error.hint)}")
     except ModuleNotFoundError as error:
         if error.name not in addons.EXTRAS:
             raise
-        _print_error(f"error: {addons.missing(error.name)}")
-        return 2
+        return _ended(2, f"error: {addons.missing(error.name)}")
     except JobError as error:
-        _print_error(f"error: {error}")
-        return 1
+        return _ended(1, f"error: {error}")
     except JobStoppedError as error:
-        _print_error(str(error))
-        return os.EX_TEMPFAIL
+        return _ended(os.EX_TEMPFAIL, str(error))
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
-        _print_error("interrupted")
-        return 128 + signal.SIGINT
+        return _ended(128 + signal.SIGINT, "interrupted")
     except Exception as error:
         found = files.of_system(error)
         if found is None or found.filename is None or log.isEnabledFor(logging.DEBUG):
             raise
-        _print_error(f"error: {files.unread(found)}")
-        return 2 if found.errno == errno.ENAMETOOLONG else 1
+        return _ended(2 if found.errno == errno.ENAMETOOLONG else 1, f"error: {files.unread(found)}")
     return 0
 
 
-def _print_error(text: str) -> None:
+def _ended(status: int, text: str) -> int:
+    """The status with which the program ends, after it has said why."""
     with suppress(BrokenPipeError):  # the reading process may have ended first
         terminal.say(f"searchlens: {text}", sys.stderr)
+    return status

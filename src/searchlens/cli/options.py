@@ -10,9 +10,10 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from searchlens import __version__
 from searchlens.cli.terminal import say
@@ -59,10 +60,19 @@ def size(text: str) -> int:
 
 # ---- commands
 
+Run = Callable[[argparse.Namespace], None]
+
+FIRST: Mapping[str, Sequence[str]] = {
+    "compare logs that you have": ("compare", "import"),
+    "sample checkpoints": ("init", "benchmarks", "check", "pin", "fetch", "plan", "run", "status"),
+    "look at results": ("summary", "show", "explore", "report", "view", "diff"),
+}
+"""The commands that the help lists, by what a user wants; ``--help --all`` lists the others, too."""
+
 _SHARED: Mapping[str, Mapping[str, Any]] = {
-    "--checkpoint": {"required": True, "metavar": "NAME", "help": "key of checkpoints"},
-    "--benchmark": {"required": True, "metavar": "NAME", "help": "key of benchmarks"},
-    "--pair": {"required": True, "metavar": "NAME", "help": "key of pairs"},
+    "--checkpoint": {"required": True, "metavar": "NAME", "help": "a checkpoint, by its key in the configuration"},
+    "--benchmark": {"required": True, "metavar": "NAME", "help": "a benchmark, by its key in the configuration"},
+    "--pair": {"required": True, "metavar": "NAME", "help": "a pair, by its key in the configuration"},
     "--threads": {"type": whole(1), "default": 1, "metavar": "N", "help": "CPU threads or processes (default: 1)"},
     "--json": {"action": "store_true", "help": "print the answer as JSON"},
     "--output FOLDER": {"required": True, "metavar": "FOLDER", "help": "folder of the output files"},
@@ -74,17 +84,30 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
 class Parser(argparse.ArgumentParser):
     """A parser of commands or of one command: no abbreviations, and the nearest name for an unknown one."""
 
+    commands: Mapping[str, Parser] = {}
+
     def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def shared(self, *names: str) -> None:
         """Options that several commands have."""
         for name in names:
             self.add_argument(name.split()[0], **_SHARED[name])
 
-    def text(self, name: str, metavar: str, text: str, **more: Any) -> None:
-        """An option with a value, which is empty by default."""
-        self.add_argument(name, metavar=metavar, help=text, **{"default": "", **more})
+    def text(self, name: str, metavar: str | None, text: str, *, default: Any = "", **more: Any) -> None:
+        """An option with a value, which is empty by default; the help says another default."""
+        said = " ".join(default) if isinstance(default, list) else str("" if default is None else default)
+        self.add_argument(
+            name, metavar=metavar, help=f"{text}{said and f' (default: {said})'}", default=default, **more
+        )
+
+    def choice(self, name: str, text: str, *choices: str, default: str = "") -> None:
+        """An option with one of some values."""
+        self.text(name, None, text, choices=choices, default=default)
+
+    def several(self, name: str, metavar: str, text: str) -> None:
+        """An option with a value that may be repeated."""
+        self.add_argument(name, metavar=metavar, help=f"{text}; may be repeated", action="append", default=[])
 
     def flag(self, name: str, text: str) -> None:
         """An option without a value."""
@@ -92,8 +115,21 @@ class Parser(argparse.ArgumentParser):
 
     def results(self) -> None:
         """A results folder; ``opened`` reads it."""
-        text = "results folder; default: that of the configuration"
-        self.add_argument("folder", metavar="RESULTS", nargs="?", default="", help=text)
+        self.text("folder", "RESULTS", "results folder; default: that of the configuration", nargs="?")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """An unknown option is refused first, because without it other arguments may be missing."""
+        given = list(sys.argv[1:] if args is None else args)
+        for text in takewhile(lambda text: text != "--" and (text[:1] == "-" or not self.commands), given):
+            name, known = text.partition("=")[0], self._option_string_actions
+            if name.startswith("--") and " " not in name and name not in known:
+                self.error(f"option {unknown(name, (key for key in known if known[key].help != argparse.SUPPRESS))}")
+        return super().parse_known_args(given, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """End with a mistake on the command line, and say which help to ask for."""
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\nHint: `{self.prog} --help` says more")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         say(message.rstrip("\n"), file)
@@ -115,8 +151,11 @@ class Commands(Parser):
         text = "How much of what RL gained did Base have already, if one searches it well?"
         super().__init__(prog="searchlens", usage=usage, description=text)
         self.add_argument("--version", action="version", version=__version__, help="print the version")
-        self.groups: dict[str, dict[str, str]] = {}
+        text = "with --help: every command"
+        self.add_argument("--all", action="store_true", dest="lists_all", default=argparse.SUPPRESS, help=text)
+        self.groups = {title: dict.fromkeys(names, "") for title, names in FIRST.items()}
         self.commands: dict[str, Parser] = {}
+        self._lists_all = False
         self._added = self.add_subparsers(dest="command", metavar="COMMAND", prog=self.prog, parser_class=Parser)
         self._group: dict[str, str] = {}
         self._of_stages = False
@@ -125,33 +164,37 @@ class Commands(Parser):
 
     def format_help(self) -> str:
         """Usage, options, and the commands by group."""
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
-        formatter.add_text(self.description)
-        formatter.start_section("options")
-        formatter.add_arguments(self._get_optional_actions())
-        formatter.end_section()
         listed = [
             f"{title}:\n" + "".join(f"  {name:<12} {text}\n" for name, text in commands.items())
             for title, commands in self.groups.items()
+            if self._lists_all or title in FIRST
         ]
-        return "\n".join([formatter.format_help(), *listed, "searchlens COMMAND --help says more.\n"])
+        more = "`searchlens COMMAND --help` has an example; `searchlens --help --all`\nlists every command."
+        self.epilog, self._added.help = "\n".join([*listed, more]), argparse.SUPPRESS
+        return super().format_help()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """``--all`` may stand behind ``--help``, which ends the program."""
+        self._lists_all = "--all" in (sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
 
     def group(self, title: str, *, of_stages: bool = False) -> None:
-        """Begin a group: the commands that are added next belong to it.
+        """Begin a group: the commands that are added next belong to it, but for those of ``FIRST``.
 
         The workflow starts stages with the snapshot of a run. Other commands take a snapshot, too, but do not say so.
         """
         self._group = self.groups.setdefault(title, {})
         self._of_stages = of_stages
 
-    def __call__(
-        self, name: str, run: Callable[[argparse.Namespace], None], text: str, *, is_configured: bool = True
-    ) -> Parser:
-        """Add one command; ``text`` is its line in the help, of at most 65 characters."""
-        self._group[name] = text
-        sub = self._added.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        self.commands[name] = sub
+    def __call__(self, name: str, run: Run, text: str, *examples: str, is_configured: bool = True) -> Parser:
+        """Add one command: ``text`` is its line in the help, of at most 65 characters; ``examples`` are arguments."""
+        next((self.groups[title] for title, names in FIRST.items() if name in names), self._group)[name] = text
+        self.commands[name] = sub = self._added.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog="\n".join(["example:", *(f"  {self.prog} {name} {each}" for each in examples)]),
+        )
         common = sub.add_argument_group("options of most commands")
         sub.set_defaults(run=run, starts_study=False, is_named=False, named=str)
         if is_configured:
@@ -168,7 +211,7 @@ class Commands(Parser):
 
 def _common_options(group: argparse._ActionsContainer) -> None:
     """What stands before a command or after it, without defaults, which would overwrite what stands before."""
-    text = f"folder of the study, as if the command were run in it (default: ${STUDY_VARIABLE}, or the present folder)"
+    text = f"folder of the study, where paths start, too (default: ${STUDY_VARIABLE}, or the present folder)"
     group.add_argument("-C", dest="study", metavar="DIR", default=argparse.SUPPRESS, help=text)
     either = group.add_mutually_exclusive_group()
     for name, level, text in (
@@ -176,26 +219,6 @@ def _common_options(group: argparse._ActionsContainer) -> None:
         ("--verbose", logging.DEBUG, "messages of libraries, too"),
     ):
         either.add_argument(name, dest="level", action="store_const", const=level, default=argparse.SUPPRESS, help=text)
-
-
-_OPEN = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
-
-
-def log_options(sub: Parser) -> None:
-    """What formats of logs leave open; ``log_wishes`` reads it."""
-    text = "task of the logs, if they have several; may be repeated"
-    sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
-    sub.text("--date", "NAME", "run of the logs, if they have several (lm-eval)")
-    sub.flag("--partial", "read logs of unfinished runs")
-    sub.text("--repeats", "N", "samples of each question (EvalScope without reviews)")
-    for option in ("--id-key", "--question-key", "--gold-key"):
-        sub.text(option, "FIELD", "field of the logs' documents, if it has an unusual name (lm-eval, NeMo-Skills)")
-
-
-def log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
-    """What was said of it and of more options; a reader gets them by these names."""
-    given = {name: getattr(args, name) for name in (*_OPEN, *more)}
-    return {name: "yes" if value is True else value for name, value in given.items() if value}
 
 
 # ---- answers

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from searchlens.errors import counted
 from searchlens.plan import Generation, Grid
 from searchlens.plan.cost import Length, Speed, assumed_length, assumed_speed, is_search, texts, tokens_per_run
 from searchlens.search.policy import Policy, from_spec
@@ -196,7 +197,7 @@ def rendered(found: Mapping[str, Any], *, by_policy: bool = False) -> str:
     """The plan as a table with totals and assumptions: a line for each cell, or for each policy of each cell."""
     lines = _policy_lines(found["cells"]) if by_policy else _cell_lines(found["cells"])
     hours = "" if found["gpu_hours"] is None else f" and {found['gpu_hours']:,.1f} GPU-hours"
-    counts = f"{found['generations']} generations, {found['to_make']} to make"
+    counts = f"{counted(found['generations'], 'generation')}, {found['to_make']} to make"
     lines.append(f"{counts}, about {found['tokens']:,} tokens{hours}")
     if found["estimated_from"]:
         lines += ["estimated from:", *(f"  {line}" for line in found["estimated_from"])]

@@ -25,7 +25,7 @@ from searchlens.boptr.rows import ROWS, At, Curve, Row
 from searchlens.boptr.rule import Reason, Rule, attempt
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
-from searchlens.errors import InputError, require_known
+from searchlens.errors import InputError, counted, require_known
 from searchlens.store import files
 from searchlens.store.frames import DAMAGED
 
@@ -55,9 +55,11 @@ class Design:
 
     def __post_init__(self) -> None:
         if self.models < 2:
-            raise InputError(f"models: {self.models}; a test over models needs at least 2")
+            raise InputError(f"--models: {self.models}; a test over models needs at least 2")
         if not self.questions or min(self.questions) < 1 or self.seeds < 1:
-            raise InputError(f"questions: {list(self.questions)}, seeds: {self.seeds}; at least one of each is needed")
+            raise InputError(
+                f"--questions: {list(self.questions)}, --seeds: {self.seeds}; at least one of each is needed"
+            )
 
     def scaled(self, free: Free, factor: float) -> Design:
         """The design with one of its sizes multiplied by a factor and rounded up."""
@@ -83,7 +85,8 @@ class Components:
     def __post_init__(self) -> None:
         deviations = (self.question_sd, self.sample_sd, self.model_sd)
         if not all(0 <= value < math.inf for value in deviations) or not 0 <= self.shared <= 1:
-            raise InputError(f"{self}: standard deviations must be finite and at least 0, and shared between 0 and 1")
+            found = ", ".join(f"--{item.name.replace('_', '-')}: {getattr(self, item.name)}" for item in fields(self))
+            raise InputError(f"{found}; allowed: finite numbers of at least 0, and --shared of at most 1")
 
 
 TYPICAL = Components(question_sd=9, sample_sd=10, model_sd=2.7, shared=0.2)
@@ -245,7 +248,7 @@ def read_contributions(path: Path) -> Contributions:
     try:
         frame = pl.read_parquet(files.read_bytes(path))
     except (*DAMAGED, FileNotFoundError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', '') or error}", _DESCRIBED) from None
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
         raise InputError(f"{path} has no columns {', '.join(missing)}", _DESCRIBED)
@@ -254,7 +257,7 @@ def read_contributions(path: Path) -> Contributions:
     for (model, benchmark), cell in frame.group_by("model", "benchmark"):
         seeds, questions = cell["seed"].n_unique(), cell["question"].n_unique()
         if seeds * questions != len(cell):
-            sizes = f"{questions} questions x {seeds} seeds"
+            sizes = f"{counted(questions, 'question')} x {counted(seeds, 'seed')}"
             raise InputError(f"{path}: {model}/{benchmark} has {len(cell)} rows, not {sizes}", _DESCRIBED)
     return _cells(frame)
 
@@ -313,10 +316,10 @@ def report(design: Design, components: Components, gap: float, alpha: float = 0.
         ("contrasts", contrasts, contrasts >= 1, "a whole number >= 1"),
     ):
         if not fits:
-            raise InputError(f"{name}: {value}; allowed: {allowed}")
+            raise InputError(f"--{name}: {value}; allowed: {allowed}")
     sizes = "+".join(map(str, design.questions))
     lines = [
-        f"gap {gap:g} pp, {design.models} models, {sizes} questions, {design.seeds} seed(s), "
+        f"gap {gap:g} pp, {design.models} models, {sizes} questions, {counted(design.seeds, 'seed')}, "
         f"alpha {alpha:g}/{contrasts}",
         ", ".join(f"{item.name} {getattr(components, item.name):.3g}" for item in fields(components)),
         f"power {power(design, components, gap, alpha, contrasts):.2f}",

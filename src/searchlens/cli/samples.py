@@ -6,26 +6,16 @@ import argparse
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchlens.catalogue import declared
-from searchlens.cli.options import (
-    Commands,
-    cell_of,
-    grid_of,
-    is_configured,
-    log_options,
-    log_wishes,
-    opened,
-    put,
-    run_command,
-    whole,
-)
+from searchlens.cli.options import Commands, Parser, cell_of, grid_of, is_configured, opened, put, run_command, whole
 from searchlens.cli.terminal import cells, page, say, wrapped
 from searchlens.config.model import TraceSpec
 from searchlens.config.project import IMPORTS_FILE
-from searchlens.errors import InputError, one_line, require_known
+from searchlens.errors import InputError, JobError, counted, one_line, require_known
 from searchlens.plan import Grid, Import, Traced
 from searchlens.store import snapshots
 from searchlens.store.files import replace_text
@@ -33,6 +23,25 @@ from searchlens.store.files import replace_text
 if TYPE_CHECKING:
     from searchlens.comparison import LogComparison
     from searchlens.comparison.sections import Section
+
+
+_OPEN = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
+
+
+def _log_options(sub: Parser) -> None:
+    """What formats of logs leave open; ``_log_wishes`` reads it."""
+    sub.several("--task", "NAME", "task of the logs, if they have several")
+    sub.text("--date", "NAME", "run of the logs, if they have several (lm-eval)")
+    sub.flag("--partial", "read logs of unfinished runs")
+    sub.text("--repeats", "N", "samples of each question (EvalScope without reviews)")
+    for option, what in (("--id-key", "ids"), ("--question-key", "questions"), ("--gold-key", "right answers")):
+        sub.text(option, "FIELD", f"field that has {what}, if its name is unusual (lm-eval, NeMo-Skills)")
+
+
+def _log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
+    """What was said of it and of more options; a reader gets them by these names."""
+    given = {name: getattr(args, name) for name in (*_OPEN, *more)}
+    return {name: "yes" if value is True else value for name, value in given.items() if value}
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -48,11 +57,11 @@ def _compare(args: argparse.Namespace) -> None:
         models=(args.base_model, args.rl_model),
         tasks=tuple(args.task),
         failed=args.failed,
-        log=log_wishes(args),
+        log=_log_wishes(args),
         withheld=known["withheld"] or ("--no-texts" if args.no_texts else ""),
         every_text=args.all_graders,
         seed=args.seed,
-        workers=args.threads,
+        workers=args.threads or len(os.sched_getaffinity(0)),
     )
     found = compare_logs([Path(path) for path in args.base], [Path(path) for path in args.against], wishes)
     if args.html:
@@ -106,7 +115,8 @@ def _section(section: Section, width: int) -> Iterator[str]:
 
 
 def _add_compare(command: Commands) -> None:
-    sub = command("compare", _compare, "compare Base and RL from their log files: all measures at once")
+    text = "compare Base and RL from their log files: all measures at once"
+    sub = command("compare", _compare, text, "logs/base --against logs/rl --html page.html")
     sub.add_argument("base", metavar="BASE", nargs="+", help="files or folders with samples of Base")
     sub.add_argument("--against", metavar="RL", nargs="+", required=True, help="files or folders with samples of RL")
     sub.text("--html", "FILE", "write a page for others to read")
@@ -116,21 +126,19 @@ def _add_compare(command: Commands) -> None:
     sub.text("--benchmark", "NAME", "key of benchmarks of a study (-C DIR), whose golds count")
     sub.text("--base-model", "NAME", "model of Base, if its files have several")
     sub.text("--rl-model", "NAME", "model of RL, if its files have several")
-    text = "what to do with failed requests and missing samples"
-    sub.add_argument("--failed", default="", choices=("drop", "wrong", "unequal"), help=text)
-    log_options(sub)
+    sub.choice("--failed", "what to do with failed requests and missing samples", "drop", "wrong", "unequal")
+    _log_options(sub)
     sub.flag("--all-graders", "let math-verify judge all texts, not 2,000 of them")
     sub.flag("--no-texts", "quote no text on the page")
-    sub.text("--seed", "N", "seed of all that is drawn (default: 0)", type=whole(0), default=0)
-    cores = len(os.sched_getaffinity(0))
-    sub.text("--threads", "N", "processes (default: all cores)", type=whole(1), default=cores)
+    sub.text("--seed", "N", "seed of all that is drawn", type=whole(0), default=0)
+    sub.text("--threads", "N", "processes (default: all cores)", type=whole(1), default=None)
 
 
 def _import(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.importing import Request, import_samples
     from searchlens.formats.reading import Choices
 
-    given, wishes = vars(args), log_wishes(args, "requests", "right", "custom_id", "logprobs")
+    given, wishes = vars(args), _log_wishes(args, "requests", "right", "custom_id", "logprobs")
     same = {name: given[name] for name in ("role", "base", "rl", "policy", "ids", "failed")}
     choices = Choices(**same, tasks=tuple(args.task), wishes=wishes)
     same = {name: given[name] for name in ("pair", "benchmark", "grader", "subset")}
@@ -141,7 +149,7 @@ def _import(args: argparse.Namespace) -> None:
         say("nothing was written (--dry-run)")
         return
     for record, shard in zip(imported.records, imported.shards, strict=True):
-        say(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
+        say(f"imported {counted(shard.sidecar['rows'], 'sample')} as {record.name} into {shard.path}")
     for line in _next_steps(grid_of(args), args, imported.records):
         say(line)
 
@@ -171,7 +179,7 @@ def _export(args: argparse.Namespace) -> None:
 
     study = opened(args)
     written = export(study, args.to, Path(args.output), args.policy)
-    say(f"{len(written)} files under {args.output}")
+    say(f"{counted(len(written), 'file')} under {args.output}")
     say(f"not in this format: {lost(args.to)}")
     for name in study.cells["benchmark"].unique():
         if why := study.withheld(name):
@@ -186,6 +194,8 @@ def _record(args: argparse.Namespace) -> None:
         say(path)
     for cell in unfinished:
         say(f"skipped, because it is not sampled and scored yet: {cell}")
+    if not written:
+        raise JobError("nothing was recorded", f"`{run_command(args)}` samples and scores what is missing")
 
 
 def _rerun(args: argparse.Namespace) -> None:
@@ -199,7 +209,7 @@ def _rerun(args: argparse.Namespace) -> None:
     shards, moved = set_cell_aside(grid, *cell, args.policy)
     for path in moved:
         say(path)
-    say(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
+    say(f"{counted(len(shards), 'shard')} moved aside; `{run_command(args)}` samples again what is missing")
 
 
 def _trace(args: argparse.Namespace) -> None:
@@ -214,8 +224,6 @@ def _trace(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    from dataclasses import asdict
-
     from searchlens.cli.verify import rendered, verify
 
     study = None if args.folder else grid_of(args)
@@ -236,67 +244,65 @@ def _prune(args: argparse.Namespace) -> None:
         files.remove(found.paths())
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
     say(
-        f"{len(found.generations)} generation folders, {len(found.traces)} folders of traces,"
-        f" {len(found.manifests)} manifests and {len(found.temporary)} temporary files and folders {verb}"
+        f"{counted(len(found.generations), 'generation folder')}, {counted(len(found.traces), 'trace folder')},"
+        f" {counted(len(found.manifests), 'manifest')} and {counted(len(found.temporary), 'temporary file')} {verb}"
     )
 
 
 def add_to(command: Commands) -> None:
     """Add the commands of logs and of samples."""
-    command.group("logs of other tools")
-    _add_compare(command)
     command.group("samples")
+    _add_compare(command)
     _add_imports(command)
-    sub = command("export", _export, "write samples and verdicts for another tool (docs/formats.md)")
+    sub = command("export", _export, "write samples for another tool (docs/formats.md)", "mine/results out --to csv")
     sub.add_argument("--to", required=True, choices=tuple(declared("exporter")), help="format of the files")
-    sub.text("--policy", "NAME", "a policy; may be repeated; default: all", action="append", default=[])
+    sub.several("--policy", "NAME", "a policy; default: all")
     sub.add_argument("folder", metavar="RESULTS", help="results folder")
     sub.add_argument("output", metavar="OUT", help="folder that does not exist yet")
-    sub = command("record", _record, "save recorded counts of finished cells, without their texts")
+    sub = command("record", _record, "save recorded counts of finished cells", "-C mine --output counts")
     text = "folder of recorded counts; later studies name it as `study.recorded_counts`"
-    sub.add_argument("--output", required=True, metavar="FOLDER", help=text)
-    sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
+    sub.text("--output", "FOLDER", text, required=True)
+    sub = command("rerun", _rerun, "let the next run draw samples again", "--checkpoint mine-rl --benchmark math500")
     sub.shared("--checkpoint", "--benchmark")
     sub.text("--policy", "NAME", "move samples of this policy alone")
-    sub = command("trace", _trace, "record searches whose samples exist: draw the first again")
+    text = "record searches whose samples exist: draw the first again"
+    sub = command("trace", _trace, text, "--checkpoint mine-base --benchmark math500 --policy entropy_tree_b4")
     sub.shared("--checkpoint", "--benchmark")
-    sub.add_argument("--policy", required=True, metavar="NAME", help="a policy that was sampled there")
-    text = "how many questions, counted from the first (default: study.trace, or 3)"
-    sub.text("--questions", "N", text, type=whole(1), default=None)
-    sub.text("--runs", "N", "how many runs of each (default: 1)", type=whole(1), default=1)
+    sub.text("--policy", "NAME", "a policy that was sampled there", required=True)
+    sub.text("--questions", "N", "the first N questions (default: study.trace, or 3)", type=whole(1), default=None)
+    sub.text("--runs", "N", "how many runs of each", type=whole(1), default=1)
     sub.shared("--threads")
-    sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
-    text = "results folder; default: that of the configuration"
-    sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help=text)
+    sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables", "mine/results")
+    sub.results()
     sub.flag("--repair", "set damaged files aside, so that the next run makes them again")
     sub.shared("--json")
-    sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
+    sub = command("prune", _prune, "list unused samples and leftovers of killed jobs", "-C mine", "-C mine --delete")
     sub.flag("--delete", "delete them, instead of listing them")
 
 
 def _add_imports(command: Commands) -> None:
-    sub = command("import", _import, "import samples that were drawn elsewhere (docs/import.md)")
+    text = "import samples that were drawn elsewhere (docs/import.md)"
+    example = "samples.jsonl --pair mine --role rl --benchmark math500 --policy temp_1.0 --dry-run"
+    sub = command("import", _import, text, example)
     sub.add_argument("files", metavar="FILE", nargs="+", help="files or folders of one format")
     sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs, or a new name")
     sub.add_argument("--benchmark", required=True, metavar="NAME", help="key of benchmarks, or a new name")
-    text = "side of the pair that drew all samples"
-    sub.add_argument("--role", default="", choices=("base", "rl"), help=text)
+    sub.choice("--role", "side of the pair that drew all samples", "base", "rl")
     sub.text("--base", "MODEL", "Base, as the log names it")
     sub.text("--rl", "MODEL", "RL, as the log names it")
     sub.text("--policy", "NAME", "name of the policy; default: what the log says")
-    text = "grader of a new benchmark (docs/grading.md), or recorded[:SCORER]: the log's verdicts (default: math)"
+    text = "grader of a new benchmark (docs/grading.md), or recorded[:SCORER]: the log's verdicts"
     sub.text("--grader", "NAME", text, default="math")
-    text = "how the log names questions; index: by their order in the benchmark (default: own)"
-    sub.add_argument("--ids", default="own", choices=("own", "index"), help=text)
+    text = "how the log names questions; index: by their order in the benchmark"
+    sub.choice("--ids", text, "own", "index", default="own")
     sub.text("--subset", "NAME", "new benchmark of the questions that have samples")
-    sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
+    sub.choice("--failed", "what to do with failed requests", "drop", "wrong")
     sub.flag("--dry-run", "show what was found and write nothing")
     sub.flag("--yes", "import in spite of what was found")
-    log_options(sub)
+    _log_options(sub)
     sub.text("--requests", "FILE", "what was asked (batch output)")
     sub.text("--custom-id", "PATTERN", "such as {question}#{sample} (batch output)")
     sub.text("--right", "CONDITION", "such as 'acc == 1' (rollouts of training)")
-    text = "log-probabilities are those of the raw model (batch output)"
-    sub.add_argument("--logprobs", default="", choices=("raw",), help=text)
-    sub = command("imports", _imports, "list imported samples, or take some back")
+    sub.choice("--logprobs", "log-probabilities are those of the raw model (batch output)", "raw")
+    sub = command("imports", _imports, "list imported samples, or take some back", "-C mine --remove mine/math500")
     sub.text("--remove", "PAIR/BENCHMARK[/ROLE[/POLICY]]", "take these samples back")

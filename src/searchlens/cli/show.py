@@ -14,7 +14,7 @@ from searchlens.api.differences import EXACT, Differences
 from searchlens.api.study import Study
 from searchlens.benchmarks.prompter import Prompt
 from searchlens.cli.terminal import BAR, shortened, side_by_side, wrapped
-from searchlens.errors import InputError, require_known
+from searchlens.errors import InputError, counted, require_known
 
 RL_SOLVES, BASE_SOLVES, DISAGREE = "rl-solves", "base-solves", "graders-disagree"
 SIDES = {"base": "Base", "rl": "RL"}
@@ -215,7 +215,7 @@ def rendered(record: Record, width: int, most: int | None = LINES) -> str:
             DISAGREE: " with a sample on which two graders disagree",
         }.get(record["only"], "")
         shown_ = f"; the first {count} are shown" if matching > count else ""
-        lines.append(f"{matching} {'question' if matching == 1 else 'questions'}{what}{shown_}")
+        lines.append(f"{counted(matching, 'question')}{what}{shown_}")
     if record["withheld"]:
         lines += wrapped(f"Texts are not shown. {record['withheld']}.", width)
     for question in record["questions"]:
@@ -298,9 +298,9 @@ def rendered_diff(found: Differences, names: tuple[str, str], most: int | None =
     lines.append(f"samples, by cell and policy: {', '.join(parts) or 'none in both'}")
     points = _points(found.points, most)
     lines += _changes("operating points", points, compared["points"], most, found.points.height)
-    lines += _changes("recovery verdicts", _verdicts(found.recoveries), compared["recoveries"], most)
+    lines += _changes("recovery verdicts", list(_verdicts(found.recoveries)), compared["recoveries"], most)
     lines += _changes("measures", _measures(found.measures), compared["measures"], most)
-    lines += _changes("sets of exponents", _sets(found.sets), compared["sets"], most)
+    lines += _changes("sets of exponents", list(_sets(found.sets)), compared["sets"], most)
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 
 
@@ -360,22 +360,18 @@ def _line(name: str, row: Mapping[str, Any], *, as_share: bool) -> tuple[float, 
     return size, f"{name}: {change}, {value} {'points ' if as_share else ''}({how})"
 
 
-def _verdicts(rows: pl.DataFrame) -> list[tuple[float, str]]:
-    lines = []
+def _verdicts(rows: pl.DataFrame) -> Iterator[tuple[float, str]]:
     for row in rows.to_dicts():
         name = f"{row['pair']}/{row['benchmark']} {row['metric']} {row['estimator']} N={row['budget']}"
         verdict = "inside -> outside" if row["inside_a"] else "outside -> inside"
         gaps = (percent(row[side], row[f"{side}_lo"], row[f"{side}_hi"], "+") for side in ("a", "b"))
-        lines.append((0.0, f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"))
-    return lines
+        yield 0.0, f"{name}: RL {verdict}; RL − best of Base {' -> '.join(gaps)} points"
 
 
-def _sets(rows: pl.DataFrame) -> list[tuple[float, str]]:
-    lines = []
+def _sets(rows: pl.DataFrame) -> Iterator[tuple[float, str]]:
     for row in rows.to_dicts():
         sets = (
             "empty" if row[f"{side}_lo"] is None else f"{row[f'{side}_lo']:.2f} to {row[f'{side}_hi']:.2f}"
             for side in ("a", "b")
         )
-        lines.append((0.0, f"{row['pair']}/{row['benchmark']} {row['policy']}: β {' -> '.join(sets)}"))
-    return lines
+        yield 0.0, f"{row['pair']}/{row['benchmark']} {row['policy']}: β {' -> '.join(sets)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from searchlens.cli.options import Commands, Parser, cell_of, cohort_of_folder, grid_of, limits_of
 from searchlens.errors import InputError, require_known
@@ -151,53 +152,56 @@ def _boptr(args: argparse.Namespace) -> None:
 def add_to(command: Commands) -> None:
     """Add the commands of the stages, in the order of a run."""
     command.group(GROUP, of_stages=True)
-    sub = command("generate", _generate, "draw the missing samples of one cell")
+    cell = "--checkpoint mine-base --benchmark math500"
+    sub = command("generate", _generate, "draw the missing samples of one cell", f"{cell} --threads 4")
     sub.shared("--checkpoint", "--benchmark")
     sub.text("--manifest", "FILE", "manifest of one pool; default: every pool of the cell")
     sub.shared("--threads")
-    _add_graded(command("score", _score, "grade the samples of one cell"))
-    _add_graded(command("compare-graders", _agreement, "judge some samples of one cell by math-verify alone, too"))
-    sub = command("landscape", _landscape, "compute the operating points of one cell, or of several")
-    _each_option(sub, "benchmark", "NAME", "key of benchmarks, of each cell")
-    _each_option(sub, "scores", "FILE", "graded samples, or recorded counts, of each cell")
-    _each_option(sub, "output", "FOLDER", "folder of the output files of each cell")
-    sub = command("recovery", _recovery, "compare Base and RL of a pair: RL's curve inside Base's or not")
-    text = "key of benchmarks, of each comparison; by default the names of the folders of --base"
-    _each_option(sub, "benchmark", "NAME", text, required=False)
-    _each_option(sub, "base", "FOLDER", "landscape folder of the Base checkpoint, of each comparison")
-    _each_option(sub, "rl", "FOLDER", "landscape folder of the RL checkpoint, of each comparison")
-    _each_option(sub, "output", "FOLDER", "folder of the output files of each comparison")
-    command("measures", _measures, "read what RL's curve is worth in samples of Base, for every pair")
-    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other, too")
+    cell += " results/manifests/mine-base/math500/*.json --output"
+    _add_graded(command("score", _score, "grade the samples of one cell", f"{cell} scores.parquet"))
+    text = "judge some samples of one cell by math-verify alone, too"
+    _add_graded(command("compare-graders", _agreement, text, f"{cell} judged.parquet"))
+    text = "compute the operating points of one cell, or of several"
+    sub = command("landscape", _landscape, text, "--benchmark math500 --scores scores.parquet --output out")
+    each: dict[str, Any] = {"nargs": "+", "required": True}
+    sub.text("--benchmark", "NAME", "key of benchmarks, of each cell", **each)
+    sub.text("--scores", "FILE", "graded samples, or recorded counts, of each cell", **each)
+    sub.text("--output", "FOLDER", "folder of the output files of each cell", **each)
+    text = "compare Base and RL of a pair: RL's curve inside Base's or not"
+    example = "--base results/landscape/mine-base/math500 --rl results/landscape/mine-rl/math500 --output out"
+    sub = command("recovery", _recovery, text, example)
+    sub.text("--benchmark", "NAME", "key of benchmarks, of each comparison; default: names of folders", nargs="+")
+    sub.text("--base", "FOLDER", "landscape folder of the Base checkpoint, of each comparison", **each)
+    sub.text("--rl", "FOLDER", "landscape folder of the RL checkpoint, of each comparison", **each)
+    sub.text("--output", "FOLDER", "folder of the output files of each comparison", **each)
+    command("measures", _measures, "read what RL's curve is worth in samples of Base, for every pair", "-C mine")
+    cell = "--pair mine --benchmark math500 --output out"
+    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other, too", cell)
     sub.shared("--pair", "--benchmark", "--output FOLDER", "--threads")
-    sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
+    sub = command("figures", _figures, "draw the figures of one pair on one benchmark", cell)
     sub.shared("--pair", "--benchmark", "--output FOLDER")
-    command("overview", _overview, "draw the figures of the whole study").shared("--output FOLDER")
-    command("tables", _tables, "write the tables of the whole study").shared("--output RESULTS")
-    sub = command("boptr", _boptr, "predict the RL curves of a cohort from Base (BOPTR)")
+    command("overview", _overview, "draw the figures of the whole study", "--output figures").shared("--output FOLDER")
+    command("tables", _tables, "write the tables of the whole study", "--output results").shared("--output RESULTS")
+    cell = "results/landscape --output results"
+    sub = command("boptr", _boptr, "predict the RL curves of a cohort from Base (BOPTR)", cell)
     _add_cohort(sub)
     sub.set_defaults(makes_frames=True)
-    sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
+    sub.text("--draws", "N", "bootstrap draws, instead of the configured number", type=int, default=None)
     sub.flag("--frames-only", "write the frames with numbers; `transfer` makes all else")
-    sub = command("transfer", _boptr, "write the tables and figures of BOPTR from its frames")
+    sub = command("transfer", _boptr, "write the tables and figures of BOPTR from its frames", cell)
     _add_cohort(sub)
     sub.set_defaults(makes_frames=False, draws=None, frames_only=False)
 
 
 def _add_graded(sub: Parser) -> None:
     sub.shared("--checkpoint", "--benchmark", "--threads")
-    sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
+    sub.text("--output", "FILE", "Parquet file to write", required=True)
     sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
-
-
-def _each_option(sub: Parser, name: str, metavar: str, text: str, *, required: bool = True) -> None:
-    sub.add_argument(f"--{name}", nargs="+", required=required, metavar=metavar, help=text)
 
 
 def _add_cohort(sub: Parser) -> None:
     sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
     sub.shared("--output RESULTS")
-    text = "instead of `boptr.estimator`; prefix: the tables as the paper computes them"
-    sub.add_argument("--estimator", choices=("unbiased", "first_k"), help=text)
-    text = "draw figures as well (default: yes)"
-    sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help=text)
+    text = "instead of `boptr.estimator`; first_k: the tables as the paper computes them"
+    sub.choice("--estimator", text, "unbiased", "first_k")
+    sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well")

@@ -19,6 +19,7 @@ from typing import Any, Literal, TextIO, get_args
 from searchlens.analysis.health import cell_health
 from searchlens.cli.plan import PlanLine, StoredShards, plan, read_store, sum_hours
 from searchlens.cli.terminal import say
+from searchlens.errors import counted
 from searchlens.plan import Grid, JobPool
 from searchlens.store import layout
 from searchlens.store.ranges import Shard
@@ -110,23 +111,15 @@ def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
         record = dict(json.loads(grid.layout.job_record(*pool.key).read_text()))
     if grid.current_manifest(pool).exists():
         return PoolStatus(pool, "done", record)
-    if record.get("state") == "failed":
-        return PoolStatus(pool, "failed", record)
-    if record.get("state") != "running":
-        return PoolStatus(pool, "missing", record)
-    if now - record["updated"] < SILENT_SECONDS:
-        return PoolStatus(pool, "running", record)
-    last_update = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["updated"]))
-    record["message"] = f"it was killed, or its node died; last update {last_update}"
-    return PoolStatus(pool, "failed", record)
+    state = record.get("state")
+    if state == "running" and now - record["updated"] >= SILENT_SECONDS:
+        last_update = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["updated"]))
+        record["message"] = f"it was killed, or its node died; last update {last_update}"
+        state = "failed"
+    return PoolStatus(pool, state if state in ("failed", "running") else "missing", record)
 
 
 # ---- the answer
-
-_SHOWN = (
-    *("checkpoint", "benchmark", "state", "drawn", "wanted", "tokens", "gpu_hours", "hours"),
-    *("remaining_tokens", "remaining_gpu_hours"),
-)
 
 
 def answer(grid: Grid) -> dict[str, Any]:
@@ -140,7 +133,9 @@ def answer(grid: Grid) -> dict[str, Any]:
     names = [(cell.checkpoint, cell.benchmark) for cell in cells]
     pools = [pool for cell in cells for pool in cell.pools]
     return {
-        "cells": [{name: getattr(cell, name) for name in _SHOWN} for cell in cells],
+        "cells": [
+            {key: part for key, part in vars(cell).items() if key != "pools"} | {"state": cell.state} for cell in cells
+        ],
         "states": {state: states[state] for state in get_args(State)},
         "scored": sum(grid.scores(*cell).exists() for cell in names),
         "landscapes": sum(grid.layout.landscape_frame(*cell, "hits").exists() for cell in names),
@@ -179,7 +174,7 @@ def rendered(found: Mapping[str, Any]) -> str:
     hours = "" if to_go["gpu_hours"] is None else f" and {to_go['gpu_hours']:,.1f} GPU-hours"
     lines = [
         *_cell_lines(found["cells"]),
-        f"{len(found['cells'])} cells: {counts}; {found['scored']} scored, {found['landscapes']} landscapes",
+        f"{counted(len(found['cells']), 'cell')}: {counts}; {found['scored']} scored, {found['landscapes']} landscapes",
         f"spent: {spent['tokens']:,} tokens, {spent['gpu_hours']:,.2f} GPU-hours,"
         f" {spent['hours']:,.2f} hours of sampling",
         f"to go: about {to_go['tokens']:,} tokens{hours}",
@@ -256,7 +251,7 @@ def line(found: Mapping[str, Any], per_second: float | None) -> str:
     parts = []
     if wanted:
         parts.append(f"{100 * drawn // wanted}% sampled: {drawn:,} of {wanted:,}")
-    jobs = [f"{len(found[state])} job{'s' * (len(found[state]) != 1)} {state}" for state in ("running", "failed")]
+    jobs = [f"{counted(len(found[state]), 'job')} {state}" for state in ("running", "failed")]
     parts += [text for text in jobs if not text.startswith("0")]
     parts += [f"{found[key]} of {cells} {name}" for key, name in (("scored", "graded"), ("landscapes", "read"))]
     if drawn < wanted and found["running"]:

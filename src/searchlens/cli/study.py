@@ -20,7 +20,7 @@ from searchlens.cli.options import Commands, Parser, grid_of, is_configured, ope
 from searchlens.cli.terminal import page, say
 from searchlens.config import project
 from searchlens.config.sampled import BenchmarkSpec
-from searchlens.errors import InputError, JobError
+from searchlens.errors import InputError, JobError, counted
 from searchlens.plan import TO_GET_READY, Grid
 
 OF_THE_REPOSITORY = ("ci.yaml", "zoo.yaml", "zoo-tables.yaml", "zoo-power.yaml", "own.yaml", "*.lock.json", "lock.json")
@@ -38,7 +38,7 @@ PathsOf = Callable[[str], Sequence[Path]]
 
 def _init(args: argparse.Namespace) -> None:
     written = init(Path(args.folder), demo=args.demo)
-    say(f"{args.folder} has {', '.join(written)}")
+    say(f"created {', '.join(written[:-1])} and {written[-1]} in {args.folder.rstrip('/')}/")
     if args.demo:
         say("it holds the demo, on the micro pair; next:")
     else:
@@ -131,7 +131,7 @@ def checked(found: Mapping[str, Any]) -> str:
     from searchlens.cli.show import prompt_lines
 
     state = "the study cannot run yet" if found["missing"] else "configuration is valid"
-    lines = [f"{state}: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
+    lines = [f"{state}: {counted(found['cells'], 'cell')}, {counted(found['pair_cells'], 'comparison')} of Base and RL"]
     lines += [f"not ready to run: {reason}" for reason in found["missing"]]
     lines += [*found["unknown_wordings"], *found["without_budgets"], *found["notes"]]
     lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
@@ -154,6 +154,8 @@ def _run(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     grid.check()  # its messages are clearer than those of a workflow
+    if not args.dry_run:
+        grid.require_ready()
     require_installed(grid, here=not args.dry_run and not args.profile)
     run(command_of(args), grid, plain=args.dry_run or args.snakemake_log, quiet=args.level >= logging.WARNING)
 
@@ -304,80 +306,68 @@ def _state(name: str, spec: BenchmarkSpec, paths_of: PathsOf) -> str:
         return f"REFUSED: {' '.join(error.message.split())}"
     source = f" ({benchmark.source})" if benchmark.source else ""
     without_gold = benchmark.rows - len(benchmark.questions)
-    left_out = f", {without_gold} rows without a gold left out" if without_gold else ""
+    left_out = f", {counted(without_gold, 'row')} without a gold left out" if without_gold else ""
     notice = f"; {benchmark.notice}" if benchmark.notice else ""
     return (
-        f"{where}, {count} file{'s' * (count > 1)}: {len(benchmark.questions)} questions{source}"
+        f"{where}, {counted(count, 'file')}: {counted(len(benchmark.questions), 'question')}{source}"
         f"{left_out}, {benchmark.checked} golds checked, content {content_hash(benchmark.questions)[:12]}{notice}"
     )
 
 
 def add_to(command: Commands) -> None:
     """Add the commands of studies."""
-    command.group("a study")
-    text = "write the folder of a new study, with a configuration to fill in"
-    sub = command("init", _init, text, is_configured=False)
+    sub = command("init", _init, "start the folder of a new study", "mine", "demo --demo", is_configured=False)
     sub.add_argument("folder", metavar="DIR", help="folder that does not have a study yet")
     sub.flag("--demo", "the study of the micro pair, ready to run")
     sub.set_defaults(starts_study=True)
-    sub = command("check", _check, "validate the configuration and everything it names")
+    sub = command("check", _check, "validate the configuration and everything it names", "-C mine --prompts")
     sub.flag("--prompts", "print the first prompt of each cell as it is sent")
     sub.shared("--json")
-    sub = command("plan", _plan, "show which samples are missing, and what they cost")
+    sub = command("plan", _plan, "show which samples are missing, and what they cost", "-C mine --policies")
     sub.flag("--policies", "one line per policy with its id, instead of per cell")
     sub.shared("--json")
-    sub = command("run", _run, "run the study by Snakemake, or resume it")
+    sub = command("run", _run, "run the study, or resume it", "-C mine --cores 8", "-C mine --profile slurm")
     sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
     sub.text("--cores", "N", "CPU cores, or all (default: as the profile says)")
     sub.text("--profile", "FOLDER", "profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
     sub.flag("--snakemake-log", "print what Snakemake prints, instead of one line of progress")
-    sub = command("status", _status, "show progress, running and failed jobs, and their logs")
+    sub = command("status", _status, "show progress, running and failed jobs, and their logs", "-C mine --follow")
     either = sub.add_mutually_exclusive_group()
     either.add_argument("--json", action="store_true", help="print the answer as JSON")
-    text = "print one line of overall progress now and then, until all is done"
-    either.add_argument("--follow", action="store_true", help=text)
-    command("summary", _summary, "print the main results of the last run").shared("--json")
-    _add_show(command("show", _show, "show questions with the answers of Base and RL side by side"))
-    sub = command("explore", _explore, "write the study as one page that opens in a browser")
+    either.add_argument("--follow", action="store_true", help="print one line of progress now and then, until the end")
+    command("summary", _summary, "print the main results of the last run", "-C mine").shared("--json")
+    _add_show(command("show", _show, "show the answers of Base and RL side by side", "-C mine --only rl-solves"))
+    sub = command("explore", _explore, "write the study as one page that opens in a browser", "-C mine --size 5MB")
     sub.results()
-    sub.text("--size", "SIZE", "most bytes of the page, such as 15MB (default)", type=size, default="15MB")
+    sub.text("--size", "SIZE", "most bytes of the page", type=size, default="15MB")
     sub.text("--output", "FILE", "the page; default: explorer.html in RESULTS")
     sub.text("--headline", "FILE", "also write three sentences a cell, as HTML")
-    sub = command("report", _report, "write figures and tables with their captions as one page")
+    sub = command("report", _report, "write figures and tables as one page", "-C mine --output report.html")
     sub.results()
     sub.text("--output", "FILE", "the page; default: report.html in RESULTS")
-    sub = command("view", _view, "show the study in a browser of this machine, with every sample")
+    sub = command("view", _view, "show the study in a browser of this machine, with every sample", "-C mine --open")
     sub.results()
-    text = "port of 127.0.0.1 (default: 8642); 0: any that is free"
-    sub.text("--port", "N", text, type=whole(0, 65535), default=8642)
+    sub.text("--port", "N", "port of 127.0.0.1; 0: any that is free", type=whole(0, 65535), default=8642)
     sub.flag("--open", "open the browser, too")
-    sub = command("diff", _diff, "compare two results folders: what changed, with intervals", is_configured=False)
+    sub = command("diff", _diff, "say what changed between two results folders", "before after", is_configured=False)
     sub.add_argument("first", metavar="A", help="results folder, before")
     sub.add_argument("second", metavar="B", help="results folder, after")
     sub.flag("--all", "list every change, instead of the largest ones")
     sub.shared("--json")
-    text = "list known benchmarks, and which of their questions are here"
-    command("benchmarks", _benchmarks, text).shared("--json")
+    command("benchmarks", _benchmarks, "list benchmarks, and which are here", "-C mine").shared("--json")
 
 
 def _add_show(sub: Parser) -> None:
     sub.results()
     sub.text("--pair", "NAME", "key of pairs; default: the first one")
     sub.text("--benchmark", "NAME", "key of benchmarks; default: the first one of the pair")
-    text = "position of a question, from 0, or its id; may be repeated"
-    sub.text("--question", "N|ID", text, action="append", default=[])
-    text = "a policy; may be repeated; default: the default policy; all: every policy that both sides have"
-    sub.text("--policy", "NAME", text, action="append", default=[])
-    sub.add_argument(
-        "--only",
-        choices=("rl-solves", "base-solves", "graders-disagree"),
-        default="",
-        help="questions that RL solves and no sample of Base under these policies, or the other way round, or with a"
-        " sample on which two graders disagree",
-    )
-    sub.text("--samples", "N", "samples of each side (default: 2)", type=whole(1), default=2)
-    sub.text("--limit", "N", "number of questions (default: 5)", type=whole(1), default=5)
+    sub.several("--question", "N|ID", "position of a question, from 0, or its id")
+    sub.several("--policy", "NAME", "a policy; default: the default policy; all: every policy that both sides have")
+    text = "questions that one side alone solves under these policies, or that have a sample on which graders disagree"
+    sub.choice("--only", text, "rl-solves", "base-solves", "graders-disagree")
+    sub.text("--samples", "N", "samples of each side", type=whole(1), default=2)
+    sub.text("--limit", "N", "number of questions", type=whole(1), default=5)
     sub.flag("--full", "whole texts, instead of their first and last lines")
     sub.flag("--prompt", "also the prompt as it was sent, by its tokens")
     sub.shared("--json")

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.analysis.claims import GREEDILY, INSIDE, SUMMED, percent, policies, say, solved
+from searchlens.analysis.claims import GREEDILY, INSIDE, SUMMED, percent, say, solved
 from searchlens.analysis.health import examples
 from searchlens.catalogue import titles
 from searchlens.cli.stages.score import read_some
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 from searchlens.plan import Grid, needs
 from searchlens.reporting.tables.recovery import GREEDY
 from searchlens.store.files import read_bytes
@@ -107,7 +107,7 @@ def _pair_line(pair: Mapping[str, Any], policy: str) -> str:
     inside = greedy = ""
     if gaps:  # RL is inside at so many budgets, of those at which either model solves any question
         counts = {"inside": pair["inside"] - pair["both_zero"], "decided": pair["budgets"] - pair["both_zero"]}
-        inside = say(INSIDE, {**counts, "policies": policies(pair["base_policies"])})
+        inside = say(INSIDE, {**counts, "policies": counted(pair["base_policies"], "policy")})
         sides = {"Base": GREEDY[:3], "RL": GREEDY[3:]}
         greedy = say(GREEDILY, {side: solved(*(pair[name] for name in names)) for side, names in sides.items()})
     row = {**pair, "policy": policy, "gaps": "   ".join(gaps), "inside": inside, "greedy": greedy}

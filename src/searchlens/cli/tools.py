@@ -11,7 +11,7 @@ from typing import Any
 
 from searchlens.cli.options import Commands, cohort_of_folder, grid_of
 from searchlens.cli.terminal import say
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 from searchlens.plan import pins
 from searchlens.store import chat, snapshots, specials
 from searchlens.store.checkpoints import fingerprint
@@ -132,7 +132,7 @@ def fetch(lock: pins.Lock, sources: Iterable[pins.Source], hash_of: Callable[[Pa
 
 def _describe(pin: pins.Pin) -> str:
     size = f"{pin.size / 1e9:,.1f} GB" if pin.size >= 1e9 else f"{pin.size / 1e6:,.1f} MB"
-    return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
+    return f"{counted(len(pin.files), 'file')}, {size}"
 
 
 def pin(lock: pins.Lock, sources: Iterable[pins.Source], registry: Hub | Cache, *, update: bool = False) -> pins.Lock:
@@ -174,8 +174,6 @@ def pin(lock: pins.Lock, sources: Iterable[pins.Source], registry: Hub | Cache, 
 
 
 def _power(args: argparse.Namespace) -> None:
-    from dataclasses import replace
-
     from searchlens.cli import sample_size
 
     components = sample_size.TYPICAL
@@ -245,41 +243,40 @@ def _completion(args: argparse.Namespace) -> None:
 def add_to(command: Commands) -> None:
     """Add the other tools."""
     command.group("tools")
-    sub = command("pin", _pin, "write the lock file: commit and hashes of every name of the hub")
+    sub = command("pin", _pin, "write the lock file: commit and hashes of every name of the hub", "-C mine")
     sub.flag("--update", "look up again names that are pinned already")
     sub.flag("--from-cache", "read the hub cache of this machine instead of the hub")
-    sub = command("fetch", _fetch, "download the pinned files, and compare every byte with the pins")
+    sub = command("fetch", _fetch, "download the pinned files, and compare every byte with the pins", "-C mine")
     sub.flag("--rehash", "hash all files, also those with a stored hash")
-    sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder", is_configured=False)
+    sub = command("fingerprint", _fingerprint, "print the hash of a checkpoint", "models/base", is_configured=False)
     sub.add_argument("path", metavar="FOLDER", help="folder of a checkpoint")
-    text = "write a checkpoint folder from a GGUF file of Gemma 3"
-    sub = command("convert", _convert, text, is_configured=False)
+    sub = command("convert", _convert, "convert a GGUF file of Gemma 3", "gemma.gguf models/base", is_configured=False)
     sub.add_argument("file", metavar="MODEL.gguf", help="file of the model")
     sub.add_argument("folder", metavar="FOLDER", help="folder to write, new or empty")
-    text = "type of the weights (default: bfloat16)"
-    sub.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help=text)
+    sub.choice("--dtype", "type of the weights", "bfloat16", "float32", default="bfloat16")
     _add_power(command)
-    text = "print what completes commands and options in a shell"
-    sub = command("completion", _completion, text, is_configured=False)
+    sub = command("completion", _completion, "print what completes commands in a shell", "bash", is_configured=False)
     sub.add_argument("shell", choices=("bash", "zsh"), help="name of the shell")
-    command("schema", _schema, "print the JSON schema of the configuration", is_configured=False)
-    command("snapshot", _snapshot, "write the merged configuration into the results folder")
+    command("schema", _schema, "print the JSON schema of the configuration", "", is_configured=False)
+    command("snapshot", _snapshot, "write the merged configuration into the results folder", "-C mine")
 
 
 def _add_power(command: Commands) -> None:
-    sub = command("sample-size", _power, "say how large a study must be (docs/power.md)")
-    text = "landscapes of a study, or a file of contributions"
-    sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help=text)
-    text = "difference of mean errors, percentage points"
-    sub.add_argument("--gap", type=float, metavar="X", required=True, help=text)
-    sub.add_argument("--models", type=int, metavar="N", required=True, help="number of models")
-    text = "number of questions of each benchmark"
-    sub.add_argument("--questions", type=int, metavar="N", nargs="+", required=True, help=text)
-    sub.text("--seeds", "N", "pools of samples that curves are averaged over (default: 1)", type=int, default=1)
-    sub.text("--alpha", "P", "level of the test (default: 0.05)", type=float, default=0.05)
-    sub.text("--contrasts", "N", "number of contrasts tested together (default: 1)", type=int, default=1)
-    text = "rows whose difference is estimated from the landscapes (default: V3 H4)"
+    sub = command("sample-size", _power, "say how large a study must be", "--gap 1.5 --models 7 --questions 500 60")
+    sub.text("folder", "FOLDER", "landscapes of a study, or a file of contributions (docs/power.md)", nargs="?")
+    text = "difference of the mean errors of two ways to predict RL's curve, percentage points"
+    sub.text("--gap", "X", text, type=float, required=True)
+    sub.text("--models", "N", "number of models", type=int, required=True)
+    sub.text("--questions", "N", "number of questions of each benchmark", type=int, nargs="+", required=True)
+    sub.text("--seeds", "N", "pools of samples that curves are averaged over", type=int, default=1)
+    sub.text("--alpha", "P", "level of the test", type=float, default=0.05)
+    sub.text("--contrasts", "N", "number of contrasts tested together", type=int, default=1)
+    text = "two ways to predict (docs/notation.md), whose difference is estimated from the landscapes"
     sub.text("--rows", "ROW", text, nargs=2, default=["V3", "H4"])
-    text = "variance component; default: estimated from FOLDER, or typical"
-    for name in ("question-sd", "sample-sd", "model-sd", "shared"):
-        sub.text(f"--{name}", "X", text, type=float, default=None)
+    for name, text in (
+        ("question-sd", "standard deviation over questions of their parts in the difference, percentage points"),
+        ("sample-sd", "the same over pools of samples of one question"),
+        ("model-sd", "the same over models of the difference itself"),
+        ("shared", "share of the variance over questions that all models have in common, from 0 to 1"),
+    ):
+        sub.text(f"--{name}", "X", f"{text} (default: estimated from FOLDER, or typical)", type=float, default=None)

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import polars as pl
 
-from searchlens.errors import InputError, unknown
+from searchlens.errors import InputError, counted, unknown
 from searchlens.plan import Grid, Import
 from searchlens.search.recorder import differing_run
 from searchlens.store import files, shards, traces
 from searchlens.store.files import digest
 from searchlens.store.frames import DAMAGED
-from searchlens.store.layout import RESULTS_FOLDERS, Layout
+from searchlens.store.layout import Layout
 from searchlens.store.ranges import Listed, Shard, listed, shards_of, vouched
 
 
@@ -48,8 +48,9 @@ class Verified:
     @property
     def counts(self) -> str:
         """What was checked, in words."""
-        traces = f", {self.traces} traces" if self.traces else ""
-        return f"{self.shards} shards, {self.manifests} manifests{traces} and {self.tables} tables checked"
+        traces = f", {counted(self.traces, 'trace')}" if self.traces else ""
+        counts = f"{counted(self.shards, 'shard')}, {counted(self.manifests, 'manifest')}{traces}"
+        return f"{counts} and {counted(self.tables, 'table')} checked"
 
 
 def rendered(report: Verified) -> str:
@@ -68,8 +69,7 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     from searchlens.sampling import drawn_otherwise
 
     layout = Layout(results)
-    if not layout.is_results_folder():
-        raise InputError(f"{results} is not a results folder: it has none of {', '.join(RESULTS_FOLDERS)}")
+    layout.require_results()
     report, unusable, harmed = Verified(), list[Shard](), list[Path]()
     for shard, why in shards.verify(layout):
         report.shards += 1
@@ -258,7 +258,7 @@ def listing(grid: Grid) -> list[str]:
     for item in grid.study.every_import:
         source = ", ".join(str(file) for file in item.log.get("files", [])) or "a file that was not recorded"
         note = "" if item.name in used else "; not in this study (study.imports)"
-        lines.append(f"{item.name}: {item.samples:,} samples of each question, from {source}{note}")
+        lines.append(f"{item.name}: {counted(item.samples, 'sample')} of each question, from {source}{note}")
     return lines or [f"nothing was imported into {grid.layout.results}"]
 
 
@@ -273,7 +273,7 @@ def remove(grid: Grid, name: str) -> list[Path]:
     gone = [item for item in every if count >= 2 and item.name.split("/")[:count] == wanted]
     if not gone:
         known = unknown(name, (item.name for item in every))
-        raise InputError(f"import {known}", "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY")
+        raise InputError(f"import {known}", "`searchlens imports` lists names, of which PAIR/BENCHMARK is enough")
     kept = [item for item in every if item not in gone]
     paths = [path for path in dict.fromkeys(_paths(grid, gone, kept)) if path.exists()]
     for path in paths:

@@ -19,7 +19,7 @@ from searchlens.api import pages
 from searchlens.comparison.statements import Statement, statements, told
 from searchlens.config.general import General
 from searchlens.config.measures import ANY, BEST, MeasuresOptions
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 from searchlens.store.columns import SCORES
 
 FRAMES = (
@@ -101,7 +101,7 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        head = f"{self.questions} questions, {self.base_samples} samples of Base and {self.rl_samples} of RL"
+        head = f"{counted(self.questions, 'question')}, {self.base_samples} samples of Base and {self.rl_samples} of RL"
         return "\n".join([head, *map(str, told(self.statements))])
 
     def _repr_html_(self) -> str:
@@ -194,7 +194,7 @@ def compare(
         place = f"[{name!r}]" if named else ""
         right = _verdicts(f"base{place}", array, of_base)
         if len(right) != len(theirs):
-            why = f"base{place} has {len(right)} questions, rl has {len(theirs)}"
+            why = f"base{place} has {counted(len(right), 'question')}, rl has {len(theirs)}"
             raise InputError(why, "give the same questions to both")
         ours[name] = _pool(name, right, {key: part[0][name] for key, part in known.items()}, of_base, f"[0]{place}")
     first = next(iter(ours))

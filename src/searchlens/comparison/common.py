@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from searchlens.benchmarks import Question
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 from searchlens.formats.documents import Match, Matcher, choices, differing_golds, plain, stem
 from searchlens.formats.pools import Pool
 from searchlens.formats.readers.logged import Document
@@ -128,8 +128,7 @@ class Common:
         lines = []
         for (why, what), ids in told.items():
             more = f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
-            count = f"{len(ids):,} question{'s' * (len(ids) > 1)}"
-            lines += [f"{why} {count}{what}: {', '.join(ids[:SHOWN])}{more}"] if ids else []
+            lines += [f"{why} {counted(len(ids), 'question')}{what}: {', '.join(ids[:SHOWN])}{more}"] if ids else []
         return lines
 
 

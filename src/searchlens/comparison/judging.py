@@ -19,7 +19,7 @@ from searchlens.analysis.uncertainty import Resamples, with_width
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import letter_of
 from searchlens.comparison.common import BASE, RL, Common, Side
-from searchlens.errors import InputError
+from searchlens.errors import InputError, within
 from searchlens.formats.pools import RECORDED, Pool
 from searchlens.grading import GradedPair, processes
 from searchlens.grading.score import RECORDED as RECORDED_BY
@@ -142,10 +142,8 @@ def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[s
     for side in sides:
         parts = []
         for name, pool in side.pools.items():
-            try:
+            with within(side.title):
                 scorer = scorer_of(grader, [pool.tally.scorers])
-            except InputError as error:
-                raise InputError(f"{side.title}: {error.message}", error.hint) from None
             others = [each for each in pool.tally.scorers if each != scorer]
             instead = f", not of {', '.join(others)}" if others else ""
             notes.setdefault(f"verdicts of {side.title} are those of {scorer}{instead}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from searchlens.comparison.arrays import Comparison, compare
 from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
 from searchlens.comparison.statements import Statement, stated
-from searchlens.errors import InputError
+from searchlens.errors import within
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
 from searchlens.formats.reading import Choices, Failed
@@ -189,7 +189,7 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
         grading.grader(wishes.grader)
     given, files = {BASE: base, RL: rl}, []
     for role, paths in given.items():  # before anything is read, which takes time
-        with _named(role):
+        with within(TITLES[role]):
             files += recognised(paths).files
     withheld = wishes.withheld or _gated(map(str, [*files, *wishes.tasks]))
     choices = Choices(
@@ -200,7 +200,7 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
     with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place, ExitStack() as stack:
         readings = {}
         for role, paths in given.items():
-            with _named(role):
+            with within(TITLES[role]):
                 one = reading.read(
                     paths,
                     wishes.questions,
@@ -215,16 +215,6 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
         tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
         is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
         return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
-
-
-@contextmanager
-def _named(role: str) -> Iterator[None]:
-    """Mistakes in files name the side."""
-    try:
-        yield
-    except InputError as error:
-        hint = (error.hint or "").replace("nothing was imported", "nothing was compared")
-        raise InputError(f"{TITLES[role]}: {error.message}", hint) from None
 
 
 def _gated(names: Iterable[str]) -> str:

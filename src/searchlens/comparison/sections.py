@@ -16,6 +16,7 @@ from searchlens.api import pages
 from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
 from searchlens.comparison.statements import told
+from searchlens.errors import counted
 from searchlens.grading.score import is_recorded
 from searchlens.reporting.tables import table as fmt
 
@@ -60,8 +61,7 @@ def _samples(found: LogComparison) -> Section:
         names = (side.title, side.model or "(no name)", ", ".join(side.policies), f"{side.samples:,}")
         counts = (side.counts[name] for name in ("answered", "truncated", "unknown_end", "failed"))
         rows.append((*names, *(percent(count, side.counts["samples"]) for count in counts), str(side.health)))
-    count = len(found.common)
-    title = f"Samples: {count:,} common question{'s' * (count != 1)}, grader {found.grader}"
+    title = f"Samples: {counted(len(found.common), 'common question')}, grader {found.grader}"
     note = "Samples are of each question; shares are of all samples of the common questions."
     return Section(title, heads, rows, note)
 
@@ -194,13 +194,12 @@ def remarks(found: LogComparison) -> Iterator[str]:
 def page(found: LogComparison) -> str:
     """The page, complete, as text of HTML."""
     base, rl = found.sides
-    count = len(found.common)
     judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
-    drawn = f"{base.samples:,} samples of Base and {rl.samples:,} of RL"
+    drawn = f"{counted(base.samples, 'sample')} of Base and {rl.samples:,} of RL"
     return pages.rendered(
         "comparison/page.html.j2",
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
-        head=f"{count:,} question{'s' * (count != 1)}, {drawn}, judged by {judge}.",
+        head=f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
         statements=[(each.measure, each.can, each.cannot) for each in told(found.statements)],
         picture=picture(found.comparison),
         sections=sections(found),

@@ -19,6 +19,8 @@ TEMPLATES = Path(__file__).parents[1] / "cli/templates"
 
 OWN_FILE = "config/own.yaml"
 """A study's own settings, merged over its other files wherever it exists (``searchlens init`` writes one)."""
+PLACEHOLDER = "your-org/"
+"""Names of the hub that begin so, in the file that ``searchlens init`` writes, are to be filled in."""
 
 IMPORTS_FILE = "config/imports.yaml"
 """Overlay of a study of all imported samples and nothing else (docs/import.md)."""

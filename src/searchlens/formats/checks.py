@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from searchlens import grading
 from searchlens.analysis.health import line, percent
-from searchlens.errors import one_line
+from searchlens.errors import counted, one_line
 from searchlens.formats.pools import Examined, Pool
 from searchlens.formats.reading import Reading
 from searchlens.grading import GradedPair
@@ -144,9 +144,8 @@ def _compared(
 
 def report(reading: Reading, pools: Sequence[Pool], checks: Sequence[Check]) -> list[str]:
     """Questions matched, then each pool with its policy, samples and checks, then what was chosen or left out."""
-    count = len(reading.files)
     lines = [
-        f"{count:,} file{'s' if count != 1 else ''}, read as {reading.format}",
+        f"{counted(len(reading.files), 'file')}, read as {reading.format}",
         f"questions: {len(reading.questions):,} ({reading.found})",
     ]
     for pool, check in zip(pools, checks, strict=True):
@@ -157,7 +156,8 @@ def report(reading: Reading, pools: Sequence[Pool], checks: Sequence[Check]) -> 
 def _of_pool(pool: Pool, check: Check) -> list[str]:
     tally = pool.tally
     who = " ".join(part for part in (pool.role, pool.stream.model) if part) or "samples"
-    head = f"{who}: policy {pool.policy or 'not known'}, {len(pool.questions):,} questions x {pool.samples:,} samples"
+    sizes = f"{counted(len(pool.questions), 'question')} x {counted(pool.samples, 'sample')}"
+    head = f"{who}: policy {pool.policy or 'not known'}, {sizes}"
     lines = [one_line(head, 1000), one_line(f"  in the log: {pool.proposal}", 1000), f"  {check}"]
     kept = len(pool.questions) * pool.samples
     if tally.ends["failed"]:

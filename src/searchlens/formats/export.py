@@ -153,7 +153,7 @@ def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> li
     with temporary_folder(out.absolute()) as folder:
         written = [path.relative_to(folder) for pool in pools(study, set(policies)) for path in write(pool, folder)]
         if not written:
-            raise InputError(f"{study.results} has no samples to export", "recorded cells have counts and no texts")
+            raise InputError(f"{study.results} has no samples to export", "sample it first: recorded cells have none")
         move(folder, out.absolute())
     return [out / path for path in written]
 

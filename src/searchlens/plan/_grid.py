@@ -263,15 +263,18 @@ class Grid:
     def refusals(self) -> list[str]:
         """Why cells of the study cannot be sampled yet, each reason once."""
         cells = [cell for cell in self.study.cells if any(any(self.missing(pool)) for pool in self.jobs.pools(*cell))]
-        reasons = [self.inputs.absent(benchmark) for benchmark in dict.fromkeys(benchmark for _, benchmark in cells)]
+        reasons = list[str]()
         for checkpoint in dict.fromkeys(checkpoint for checkpoint, _ in cells):
             if source := self.inputs.checkpoint_source(checkpoint):
                 where, pin = f"checkpoints.{checkpoint}.hub", self.inputs.lock.get(source)
-                if pin is None:
+                if pin is None and source.repo.startswith(project.PLACEHOLDER):
+                    reasons.append(f"{where}: {source.repo} is a placeholder: name your checkpoint")
+                elif pin is None:
                     reasons.append(f"{where}: {source} is not pinned in {self.inputs.lock.path}")
                 elif problems := pins.missing_files(source, pin):
                     some = f"{'; '.join(problems[:3])}{' and more' if len(problems) > 3 else ''}"
                     reasons.append(f"{where}: {pins.snapshot(source, pin)} is not complete: {some}")
+        reasons += [self.inputs.absent(benchmark) for benchmark in dict.fromkeys(benchmark for _, benchmark in cells)]
         return list(filter(None, reasons))
 
     def placeholders(self) -> list[str]:

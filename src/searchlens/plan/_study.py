@@ -13,7 +13,7 @@ from searchlens.config import addons, project
 from searchlens.config.model import ROLES, Config, PairSpec
 from searchlens.config.sampled import BenchmarkSpec
 from searchlens.engines.kind import EngineKind, engine_kind
-from searchlens.errors import InputError, unknown
+from searchlens.errors import InputError, counted, unknown
 from searchlens.store import layout, provenance
 from searchlens.store.files import read_json
 from searchlens.store.layout import Layout
@@ -316,7 +316,7 @@ class StudyCells:
         default, most = self.default_policy, max(base.values(), default=budgets[-1])
         if (few := min(most, rl.get(default, most))) < budgets[-1]:
             under = "" if most < budgets[-1] else f" under {default}"
-            return f"{benchmark} has {few} sample{'s' * (few > 1)}{under}, the largest budget is {budgets[-1]}"
+            return f"{benchmark} has {counted(few, 'sample')}{under}, the largest budget is {budgets[-1]}"
         return ""
 
     def cohort_plan(self) -> dict[str, Any]:

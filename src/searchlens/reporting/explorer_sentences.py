@@ -12,7 +12,7 @@ from searchlens.analysis import claims
 from searchlens.analysis.health import Health, of_rules, percent
 from searchlens.analysis.measures import DIFFERENCE, PASS, WRONG_KEY
 from searchlens.api.study import UNBIASED, Study
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 
 SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
@@ -152,7 +152,7 @@ def _lead(row: Row) -> str:
 def _recovery(found: Headline) -> str:
     """Where RL lies by the estimates, and where the intervals leave open whether that is above Base's best."""
     known = [row for row in found.support if row["rl_minus_best"] is not None]
-    pool = f"Base's {claims.policies(found.policies)}"
+    pool = f"Base's {counted(found.policies, 'policy')}"
     places: dict[str, list[int]] = {}
     for row in known:
         places.setdefault(claims.say(claims.PLACE, {**row, "pool": pool}), []).append(row["budget"])

@@ -25,7 +25,7 @@ from statistics import NormalDist
 from typing import Any, TypeVar, get_type_hints
 
 from searchlens.config.policies import PolicySpec, Sampling
-from searchlens.errors import InputError, require_known
+from searchlens.errors import InputError, require_known, within
 from searchlens.search.components import Component, Controller, Thought, autoregressive, component, composition
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
@@ -227,7 +227,7 @@ def from_spec(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Policy:
     local = spec.get("local", {})
     _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})
     sampling = _check_sampling(Sampling(**local), name)
-    try:
+    with within(f"policy {name!r}"):
         controller = component("controller", spec.get("controller") or "autoregressive")
         components: dict[str, Any] = {"controller": controller}
         for role, allowed in composition(controller.name).items():
@@ -239,8 +239,6 @@ def from_spec(name: str, spec: PolicySpec | Mapping[str, Any] | None) -> Policy:
         policy = Policy(sampling, **components)
         for item in policy.components[1:]:
             item.check(policy)
-    except InputError as error:
-        raise InputError(f"policy {name!r}: {error.message}", error.hint) from None
     try:
         meant = parse(name)
     except InputError:

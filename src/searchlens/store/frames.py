@@ -21,7 +21,7 @@ DAMAGED = (
 """What polars and pyarrow raise of bytes in memory that are no sound Parquet. polars panics where bits of a header or a
 footer are flipped, and a panic is no ``Exception``. Of a path the disk could raise some of them as well."""
 
-AGAIN = "delete it and run snakemake again"
+AGAIN = "delete it; `searchlens run` makes it again"
 IMPORT_AGAIN = "import it again: `searchlens imports` names its log"
 
 GROUP = 16_384
@@ -66,7 +66,7 @@ def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFra
     path, scores = layout.compared(checkpoint, benchmark), layout.scores(checkpoint, benchmark)
     if not path.exists():
         return None
-    return read_frame(path, "score", f"delete {scores}, with which it is made, and run snakemake again")
+    return read_frame(path, "score", f"delete {scores}, with which it is made; `searchlens run` makes both again")
 
 
 def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.DataFrame, dict[str, str]] | None:
@@ -85,11 +85,16 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> tuple[pl.Dat
         return None
 
 
+def made_by(stage: str) -> str:
+    """What is said where a file that a stage makes is not there."""
+    return f"`searchlens run` makes it, or its stage alone: `searchlens {stage}`"
+
+
 @contextmanager
 def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[bytes]:
     """Content of a file of an earlier stage; InputError as ``read_frame``, also if it cannot be parsed inside."""
     if not path.exists():
-        raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
+        raise InputError(f"{path} does not exist", made_by(stage))
     content = files.read_bytes(path)
     try:
         yield content

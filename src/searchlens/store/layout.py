@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from functools import partialmethod
 from pathlib import Path
 
+from searchlens.errors import InputError
+
 LOGS = Path("logs")
 """Logs of the workflow, in the folder in which it runs."""
 
@@ -222,9 +224,16 @@ class Layout:
             walked = os.walk(self.results / folder, onerror=unless_absent)
             yield from sorted(Path(at, name) for at, _, names in walked for name in names if name.endswith(".parquet"))
 
-    def is_results_folder(self) -> bool:
-        """Whether anything was ever sampled, computed or configured here."""
-        return any((self.results / name).is_dir() for name in RESULTS_FOLDERS)
+    def require_results(self) -> None:
+        """InputError unless something was ever sampled, computed or configured here."""
+        is_study = any((self.results / "config").glob("*.yaml"))
+        if any((self.results / name).is_dir() for name in RESULTS_FOLDERS if name != "config" or not is_study):
+            return
+        found = f"it has none of {', '.join(RESULTS_FOLDERS)}" if self.results.is_dir() else "it does not exist"
+        hint = "`searchlens run` makes it"
+        if is_study:
+            found, hint = "it is the folder of a study", f"name its results, such as {self.results / 'results'}"
+        raise InputError(f"{self.results} is not a results folder: {found}", hint)
 
 
 def _matching(folder: Path, name: str) -> list[Path]:

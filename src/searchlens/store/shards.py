@@ -251,7 +251,7 @@ def put_away(path: Path) -> None:
             log.warning("%s cannot be used: moved to %s", file, aside.name)
 
 
-_AGAIN = "run snakemake again: only damaged shards are sampled again"
+_AGAIN = "`searchlens run` samples damaged shards again, and only them"
 _REPAIR = "`searchlens verify --repair` sets such shards aside; then run again: only they are sampled again"
 
 
@@ -348,8 +348,8 @@ def read_generation(
     there = shards_of(folder)
     if missing := uncovered(there, samples):
         is_imported = any(shard.sidecar.get("engine") == "imported" for shard in there)
-        hint = IMPORT_AGAIN if is_imported else "run snakemake again: it samples the missing ones"
-        raise InputError(f"{folder} has no samples {missing}", hint)
+        hint = IMPORT_AGAIN if is_imported else "`searchlens run` samples the missing ones"
+        raise InputError(f"{folder} has no samples {', '.join(f'{a} to {b}' for a, b in missing)}", hint)
     names = list(columns) if columns else None
     used = (shard for shard in there if shard.present and shard.start < samples)
     parts = [read(shard, folder.name, names, questions) for shard in used]

@@ -28,9 +28,7 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
     for name in options.mu_without:
         require_known(name, plan.models, "boptr.mu_without:")
     cohort = read_cohort(landscapes, plan, estimator=options.estimator)
-    log.info(
-        "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
-    )
+    log.info("%d landscapes, %d models, %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks))
     for name, frame in study(cohort, options).items():
         if name not in BOPTR_WORDS:
             write_frame(frame, output.boptr_frame(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +9,6 @@ from searchlens.api.study import Study
 from searchlens.reporting.explorer_html import SIZE, explorer_page
 from searchlens.reporting.explorer_index import headline_html
 from searchlens.store import files
-
-log = logging.getLogger(__name__)
 
 
 def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None = None) -> Sequence[str]:
@@ -24,5 +21,4 @@ def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None
     files.replace_text(output, made.html)
     if headline is not None:
         files.replace_text(headline, headline_html(study))
-    log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)
     return made.left_out

@@ -193,7 +193,7 @@ def _require_sound(pools: Sequence[Pool], checks: Sequence[Check], request: Requ
     faults = [f"{pool.policy}: {fault}" for pool, found in zip(pools, checks, strict=True) for fault in found.faults]
     if faults and not request.is_confirmed:
         texts = [text for found in checks for text in found.examples]
-        hint = "another --grader (docs/grading.md)? another benchmark? --yes imports it as it is; nothing was imported"
+        hint = "another --grader (docs/grading.md)? another benchmark? --yes imports it as it is"
         raise InputError("\n".join([*faults, *texts[:3]]), hint)
 
 

@@ -20,7 +20,7 @@ from searchlens.config.check.schema import adapter, keys_at, node_at, number_at,
 from searchlens.config.check.sections import absent, sampled_errors, study_errors, with_regimes
 from searchlens.config.model import Config, added
 from searchlens.config.project import OWN_FILE
-from searchlens.errors import NAME, NAMES, InputError, one_line
+from searchlens.errors import NAME, NAMES, InputError, counted, one_line
 from searchlens.store import yaml_text
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ def validate(raw: Mapping[str, Any], files: Files = Files()) -> Config:
     lines += [files.named(line) for line in found if not any(_follows(line, item) for item in wrong)]
     if lines or config is None:
         lines += map(files.named, absent(config) if config else ())
-        count = f"the configuration has {len(lines)} error{'s' if len(lines) > 1 else ''}:"
+        count = f"the configuration has {counted(len(lines), 'error')}:"
         raise InputError("\n  ".join([count, *lines]), "config/README.md explains every key")
     return with_regimes(config)
 

@@ -204,7 +204,7 @@ def _policy_errors(config: Config) -> Iterator[str]:
             yield f"pools.{pool}: must have at least one policy, since study.benchmarks uses it"
     lists: dict[str, Iterable[str | None]] = {f"pools.{pool}": names for pool, names in config.pools.items()}
     for where, names in (lists | {"references": config.references, "default_policy": [config.default_policy]}).items():
-        yield from _unknown(where, names, config.policies)
+        yield from (f"{line}; or declare it under `policies`" for line in _unknown(where, names, config.policies))
 
 
 # ---- what a run does

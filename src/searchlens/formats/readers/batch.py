@@ -55,7 +55,7 @@ class BatchReader(InFolders):
         if "requests" not in wishes and pattern is None:
             raise InputError(
                 f"{files[0]} has answers alone: their prompts and sampling parameters are in the file of requests",
-                "name it with the option requests, or say how ids are made, as in custom_id '{question}#{sample}'",
+                "name it by --requests, or say how ids are made: --custom-id '{question}#{sample}'",
             )
         known: dict[str, _Request] = {}
         if "requests" in wishes:
@@ -132,8 +132,7 @@ def _request_of(name: str, known: dict[str, _Request], pattern: re.Pattern[str] 
     if name not in known:
         if pattern is None:
             raise InputError(
-                f"{place}: custom_id {name[:60]!r} is not in the file of requests",
-                "is it the input of this batch? Nothing was imported",
+                f"{place}: custom_id {name[:60]!r} is not in the file of requests", "is it the input of this batch?"
             )
         question, sample = _parsed(pattern, name, place)
         known[name] = _Request(Document(question), sample, 1, Stream())
@@ -154,8 +153,7 @@ def _samples(body: lines.Object, request: _Request, is_raw: bool, place: str, no
     if not isinstance(choices, list) or not choices:
         keys = ", ".join(list(body)[:8])
         raise InputError(
-            f"{place}: no choices in the answer; its keys: {keys}",
-            "read are /v1/chat/completions and /v1/completions; nothing was imported",
+            f"{place}: no choices in the answer; its keys: {keys}", "read are /v1/chat/completions and /v1/completions"
         )
     usage = body.get("usage") or {}
     stream = request.stream

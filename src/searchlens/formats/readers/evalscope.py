@@ -70,10 +70,7 @@ def _config(path: Path, notes: Notes) -> dict[str, Any]:
     split = split_at(path, "predictions")
     for folder in (split[0] / "configs", split[0]) if split else ():
         for file in sorted(folder.glob("task_config*.yaml")):
-            try:
-                content = yaml_text.read(file)
-            except InputError as error:
-                raise InputError(error.message, "nothing was imported") from None
+            content = yaml_text.read(file)
             notes.at(str(file), content)
             return content if isinstance(content, dict) else {}
     return {}
@@ -244,7 +241,7 @@ def _drawn(
     if row["interaction_type"] != "single_turn":
         raise InputError(
             f"{place}: interaction_type {row['interaction_type']!r}; allowed: 'single_turn'",
-            "conversations of several turns are no samples of one question; nothing was imported",
+            "conversations of several turns are no samples of one question",
         )
     sample_id = str(row["sample_id"])
     texts, reasonings = _texts(row)

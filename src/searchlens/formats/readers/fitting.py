@@ -19,7 +19,7 @@ from searchlens.formats.readers.own import rows
 _MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What Python raises where a value has another type than the one that is read."""
 
-_HINT = "was it written by another version of the tool, or changed by hand? Nothing was imported"
+_HINT = "was it written by another version of the tool, or changed by hand?"
 _LARGEST = 2**31
 """Token ids and numbers of tokens are below it."""
 _SHOWN = 8
@@ -44,10 +44,10 @@ def recognised(paths: Sequence[Path]) -> Recognised:
     found: dict[str, dict[Path, None]] = {}
     for path in dict.fromkeys(paths):
         if not path.exists():
-            raise InputError(f"cannot read {path}: No such file or directory", "nothing was imported")
+            raise InputError(f"cannot read {path}: No such file or directory", "correct the path")
         fits = {name: files for name, reader in readers.items() if (files := _files(reader, path))}
         if not fits:
-            known = f"known formats: {', '.join(titles.values())} (docs/import.md); nothing was imported"
+            known = "\n  ".join(["docs/import.md describes the known formats:", *titles.values()])
             raise InputError(f"{path} has no format that is known: {_description(path)}", known)
         for name, files in fits.items():
             found.setdefault(name, {}).update(dict.fromkeys(files))

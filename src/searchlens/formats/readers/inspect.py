@@ -99,7 +99,7 @@ class InspectReader(InFolders):
             if what and "partial" not in wishes:
                 raise InputError(
                     f"{log.path}: the log {what} (status {log.status!r}); allowed: 'success'",
-                    "with the option partial the samples that it has are read; nothing was imported",
+                    "--partial reads the samples that it has",
                 )
             if what:
                 notes.add(f"a log that {what} was read as far as it goes", str(log.path))
@@ -158,7 +158,7 @@ def _samples_of_log(log: _Log, start: int, is_partial: bool, notes: Notes) -> It
 
     if log.status == "success" and (absent := _absent(log, seen)):
         if not is_partial:
-            raise InputError(f"{log.path}: {absent}", "copy it again, or take what it has with the option partial")
+            raise InputError(f"{log.path}: {absent}", "copy it again, or read what it has by --partial")
         notes.add("a log without all samples that its header counts was read as far as it goes", str(log.path))
 
 
@@ -184,9 +184,7 @@ def _drawn(sample: Json, stream: Stream, place: str, first: int, n: int, notes: 
     output, messages = _mapping(sample.get("output")), sample.get("messages")
     choices = output.get("choices") or []
     if len(choices) > n:
-        raise InputError(
-            f"{place}: {len(choices)} choices, but the log asks for {n} (num_choices)", "nothing was imported"
-        )
+        raise InputError(f"{place}: {len(choices)} choices, but the log asks for {n} (num_choices)")
     said = [m for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
     if any(message.get("role") == "assistant" for message in said[:-1]):
         notes.add("a conversation had several answers of the model; the last one was taken", place)
@@ -295,7 +293,7 @@ def _members(path: Path, file: IO[bytes]) -> dict[str, ZipInfo]:
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise InputError(
             f"{path} is a zip archive without its end, or a wrong one ({error}): it was cut off, or its run killed",
-            "copy it again, or recover it with `inspect log recover`; nothing was imported",
+            "copy it again, or recover it with `inspect log recover`",
         ) from None
 
 
@@ -309,7 +307,7 @@ def _member(path: Path, file: IO[bytes], info: ZipInfo, notes: Notes) -> Json:
     return lines.parsed(Path(place), 1, require_parsable(content, place) + b"\n", notes)
 
 
-_COPY = "copy the file again; nothing was imported"
+_COPY = "copy the file again"
 
 
 def _unpacked(place: str, file: IO[bytes], info: ZipInfo) -> bytes:
@@ -331,5 +329,5 @@ def _unpacked(place: str, file: IO[bytes], info: ZipInfo) -> bytes:
         raise InputError(f"{place} is damaged: {error}", _COPY) from None
     raise InputError(
         f"{place}: compressed by method {info.compress_type}; allowed: 0 (none), 8 (deflate), 93 (Zstandard)",
-        "write the log again with `inspect log convert`; nothing was imported",
+        "write the log again with `inspect log convert`",
     )

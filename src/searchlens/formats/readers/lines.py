@@ -69,8 +69,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     except (EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         reason = getattr(error, "strerror", None)  # of the system; not of gzip and Arrow, where a stream ends early
         if reason:
-            raise InputError(f"cannot read {path}: {reason}", "nothing was imported") from None
-        raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
+            raise InputError(f"cannot read {path}: {reason}") from None
+        raise InputError(f"{path} is damaged: {error}", "copy it again") from None
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -118,16 +118,16 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
     except json.JSONDecodeError as error:
         if not line.endswith(b"\n"):
             what = f"{path}:{number}: the file ends in the middle of this line (not JSON: {error.msg})"
-            raise InputError(what, "copy it again, or wait until its run is done; nothing was imported") from None
+            raise InputError(what, "copy it again, or wait until its run is done") from None
         what = f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
-        raise InputError(what, "each line is one JSON object; nothing was imported") from None
+        raise InputError(what, "each line is one JSON object") from None
     except RecursionError:
         raise InputError(f"{path}:{number}: JSON that is nested too deeply") from None
     except ValueError:
         raise InputError(f"{path}:{number}: a whole number of more than {DIGITS:,} digits") from None
     if not isinstance(row, dict):
         what = f"{path}:{number}: {named(row)} instead of a JSON object"
-        raise InputError(what, "each line is one JSON object; nothing was imported")
+        raise InputError(what, "each line is one JSON object")
     if b"\\u" in line and (b"\\ud" in line or b"\\uD" in line):
         row = whole_characters(row, f"{path}:{number}", notes)
     notes.at(f"{path}:{number}", row)
@@ -140,9 +140,9 @@ def whole(path: Path, notes: Notes) -> Object:
         try:
             found = json.loads(require_parsable(inputs.whole(file.read, path), path))
         except (ValueError, RecursionError):
-            raise InputError(f"{path} is no JSON", "nothing was imported") from None
+            raise InputError(f"{path} is no JSON") from None
     if not isinstance(found, dict):
-        raise InputError(f"{path}: {named(found)} instead of a JSON object", "nothing was imported")
+        raise InputError(f"{path}: {named(found)} instead of a JSON object")
     notes.at(str(path), found)
     return found
 
@@ -191,7 +191,7 @@ def required(row: Object, keys: Sequence[str], place: str, format_name: str) -> 
             there = ", ".join(list(row)[:8]) or "none"
             raise InputError(
                 f"{place}: no key {key!r}, which every line of {format_name} has; its keys: {there}",
-                "were files of two formats joined? Nothing was imported",
+                "were files of two formats joined?",
             )
 
 
@@ -301,7 +301,7 @@ class JsonText:
             raise InputError(f"{self._path}: not UTF-8 text") from None
 
     def _broken(self, what: str) -> InputError:
-        return InputError(f"{self._path} is no whole JSON text: {what}", "copy it again; nothing was imported")
+        return InputError(f"{self._path} is no whole JSON text: {what}", "copy it again")
 
 
 @contextmanager

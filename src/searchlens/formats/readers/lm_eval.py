@@ -244,7 +244,7 @@ def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | Non
             "use a variant of the task that generates, such as those with 'generative' or 'cot' in their names",
         )
     if len(arguments) > 1:
-        raise InputError(f"{place}: {len(arguments)} requests for one document; allowed: 1", "nothing was imported")
+        raise InputError(f"{place}: {len(arguments)} requests for one document; allowed: 1")
     texts = row["resps"][0] if row["resps"] and isinstance(row["resps"][0], list) else row["resps"]
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str | None) for text in texts):
         raise InputError(f"{place}: 'resps' has no texts; allowed: a list with one list of texts")

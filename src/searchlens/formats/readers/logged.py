@@ -164,7 +164,7 @@ class Reader(Protocol):
 SHOWN = 10
 """Largest number of kinds in one message."""
 
-HINT = "docs/import.md describes what is read; nothing was imported"
+HINT = "docs/import.md describes what is read"
 
 
 class Problems:

@@ -69,7 +69,7 @@ class NemoSkillsReader(InFolders):
                 if "partial" not in wishes:
                     raise InputError(
                         f"{path} is still being written, or its run was stopped; allowed: files without '-async'",
-                        "with the option partial its samples are read as well; nothing was imported",
+                        "--partial reads its samples as well",
                     )
                 notes.add("a file that is still being written was read as far as it goes", str(path))
             stream = Stream("", folder.name, {}, "NeMo-Skills")
@@ -83,7 +83,7 @@ def _ranked(outputs: Sequence[_Output], folder: Path, notes: Notes) -> Iterator[
     if None in whole and len(whole) > 1:
         raise InputError(
             f"{folder} has an output without a seed beside outputs with one: two policies",
-            "name the files of one of them; nothing was imported",
+            "name the files of one of them",
         )
     kept = [output for output in outputs if output.chunk is None or output.seed not in whole]
     if len(kept) < len(outputs):
@@ -233,7 +233,7 @@ def _opencompass_samples(folder: Path, name: str, paths: Sequence[Path], notes: 
     if verdicts and max(verdicts) != index:
         raise InputError(
             f"{paths[0]}: {index + 1} rows, but the results have verdicts on {max(verdicts) + 1}",
-            "evaluate these predictions again, or move the folder results away; nothing was imported",
+            "evaluate these predictions again, or move the folder results away",
         )
 
 

@@ -97,7 +97,7 @@ def _samples(part: _Part, first: int, width: int, notes: Notes) -> Iterator[Logg
         if len(texts) != width:
             raise InputError(
                 f"{place}: {len(texts)} texts in 'code', but {width} on the first line; allowed: as many on each",
-                "were files of two runs joined? Nothing was imported",
+                "were files of two runs joined?",
             )
         answers, scores, ends = (_list(row, key, width, place) for key in ("pred", "score", "finish_reason"))
         prompt = row.get("question") or row.get("problem")
@@ -298,7 +298,7 @@ class _Right:
             return {}
         name, compare, limit = self._rule
         if name not in row:
-            raise InputError(f"{place}: no {name!r}, which the option right names; found: {', '.join(list(row)[:12])}")
+            raise InputError(f"{place}: no {name!r}, which --right names; found: {', '.join(list(row)[:12])}")
         found = row[name]
         number = float(found) if isinstance(found, bool) else number_of(found)
         value = None if number is None else float(compare(number, limit))

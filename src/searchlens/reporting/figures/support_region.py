@@ -16,8 +16,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from searchlens import catalogue
-from searchlens.analysis.claims import AT_COST, INSIDE, percent, policies, say
+from searchlens.analysis.claims import AT_COST, INSIDE, percent, say
 from searchlens.analysis.frames import by_policy, pick
+from searchlens.errors import counted
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Labels, PairContext
 from searchlens.search import kinds
@@ -270,7 +271,9 @@ def _support_region_finding(region: pl.DataFrame) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
     decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
     inside = decided["inside"].cast(pl.UInt32).sum()
-    return say(INSIDE, {"inside": inside, "decided": decided.height, "policies": policies(region["policies"][0])})
+    return say(
+        INSIDE, {"inside": inside, "decided": decided.height, "policies": counted(region["policies"][0], "policy")}
+    )
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:
@@ -305,8 +308,7 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
-    policies = numbers["policies"].drop_nulls()[0]
-    region = f"{policies} Base {'policy' if policies == 1 else 'policies'}, from {labels.options.support_q:.0%} on"
+    region = f"{counted(numbers['policies'].drop_nulls()[0], 'Base policy')}, from {labels.options.support_q:.0%} on"
     keys: list[Line2D | Patch] = [
         style.key(f"RL default, {labels.band}", **RL_CURVE),
         style.key("edge: Base's best up to N", **EDGE),
