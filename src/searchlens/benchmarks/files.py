@@ -64,7 +64,7 @@ def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
             raise InputError(f"{path}: must be a list of JSON objects")
     else:
         numbered, errors = objects(path, content, nan=True)
-        refuse(path, errors, "it needs one JSON object per line")
+        refuse(path, errors, "write one JSON object per line")
         table = [row for _, row in numbered]
     if not table:
         raise InputError(f"{path} has no rows")
@@ -123,7 +123,7 @@ def objects(
         else:
             errors.append((number, f"must be a JSON object, found {type(value).__name__}"))
     if not rows and not errors:
-        raise InputError(f"{path} is empty", "it needs one JSON object per line")
+        raise InputError(f"{path} is empty", "write one JSON object per line")
     return rows, errors
 
 

@@ -264,7 +264,7 @@ def dense_landscape(landscape: Landscape, estimator: Estimator = "unbiased") -> 
         hits = hits.filter(pl.col(solved).is_not_null().any().over("policy", "budget"))
     questions = np.unique(hits["question"].to_numpy())
     if not len(questions):
-        raise InputError("a landscape has no estimates", "was it made from scores without rows?")
+        raise InputError("a landscape has no estimates", "make it again from scores that have rows")
     listed, row = placed(hits)
     points = {point: i for i, point in enumerate(listed)}
     place = np.searchsorted(questions, hits["question"].to_numpy())

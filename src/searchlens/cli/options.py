@@ -148,7 +148,7 @@ class Commands(Parser):
 
     def __init__(self) -> None:
         usage = "searchlens [-C DIR] [--quiet | --verbose] COMMAND ..."
-        text = "How much of what RL gained did Base have already, if one searches it well?"
+        text = "Was it already in the base model? Compare a base model with its RLVR version."
         super().__init__(prog="searchlens", usage=usage, description=text)
         self.add_argument("--version", action="version", version=__version__, help="print the version")
         text = "with --help: every command"

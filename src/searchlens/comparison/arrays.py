@@ -352,7 +352,7 @@ def _classes(name: str, given: Any, right: _Samples) -> _Samples:
     for row, (of_each, correct) in enumerate(zip(table.filled(-1), right.filled(fill_value=False), strict=True)):
         if set(of_each[correct].tolist()) & {-1, *of_each[~correct].tolist()}:
             why = f"{name}, question {row}: a class has right and wrong samples, or one without an answer (-1) is right"
-            raise InputError(why, "equal answers have equal verdicts")
+            raise InputError(why, "give equal answers equal verdicts")
     return table
 
 

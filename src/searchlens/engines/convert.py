@@ -72,7 +72,7 @@ class GgufFile:
     def fact(self, key: str) -> Any:
         """One fact. Raises InputError if the file does not have it."""
         if key not in self.facts:
-            raise InputError(f"{self.path} does not say {key!r}", "is it a whole model? Files of adapters are not")
+            raise InputError(f"{self.path} does not say {key!r}", "take a whole model: files of adapters are not")
         return self.facts[key]
 
     def special(self, key: str) -> int:
@@ -271,7 +271,7 @@ def _weights(file: GgufFile, dtype: Any) -> dict[str, Any]:
             shown = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
             raise InputError(
                 f"{file.path} {what} tensors: {shown} ({len(names)})",
-                "is it a text model of Gemma 3, whole and unchanged?",
+                "take a text model of Gemma 3, whole and unchanged",
             )
     converted = {}
     for name, tensor in file.tensors.items():

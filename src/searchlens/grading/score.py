@@ -257,9 +257,7 @@ def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Seque
     for column, allowed in (("question", [question.id for question in questions]), ("policy", list(policies))):
         names = pl.Series(allowed, dtype=pl.String())
         if unknown := sorted(samples.filter(~pl.col(column).is_in(names.implode()))[column].unique())[:3]:
-            raise InputError(
-                f"samples of unknown {column}: {', '.join(unknown)}", "were they drawn from another benchmark?"
-            )
+            raise InputError(f"samples of unknown {column}: {', '.join(unknown)}", "score samples of this benchmark")
     repeated = samples.filter(samples.select(_KEY).is_duplicated())
     if not repeated.is_empty():
         policy, question, sample = repeated.sort(_KEY).row(0)[:3]

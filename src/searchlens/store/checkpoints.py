@@ -301,7 +301,7 @@ def _require_numbers(path: Path, stored: Sequence[Stored]) -> None:
     if empty:
         raise InputError(
             f"{path}: {len(empty)} of {len(read)} tensors hold zeros only where sampled, such as {empty[0]}",
-            "was the checkpoint saved before its weights were gathered, or its download interrupted?",
+            "save the checkpoint again after its weights were gathered, or download it again",
         )
 
 

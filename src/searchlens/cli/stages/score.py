@@ -31,7 +31,7 @@ from searchlens.grading.score import together as all_counts
 from searchlens.store import provenance, shards
 from searchlens.store.columns import COMPARED
 from searchlens.store.files import read_bytes, read_json, temporary_folder
-from searchlens.store.frames import GROUP, IMPORT_AGAIN, join_frames, read_frame, readable, write_frame
+from searchlens.store.frames import GROUP, IMPORT_AGAIN, join_frames, made_by, read_frame, readable, write_frame
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import Judge
 
@@ -231,6 +231,8 @@ def _streams(cell: needs.Score, manifests: Iterable[Path]) -> list[_Stream]:
     names = {stream.id: stream.policies for stream in cell.samples.streams}
     entries: dict[str, _Stream] = {}
     for path in manifests:  # several jobs may share a stream
+        if not path.exists():
+            raise InputError(f"cannot read {path}: No such file or directory", made_by("generate"))
         try:
             for entry in read_json(path)["generations"]:
                 key, samples = entry["id"], entry["samples"]

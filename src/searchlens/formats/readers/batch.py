@@ -132,7 +132,7 @@ def _request_of(name: str, known: dict[str, _Request], pattern: re.Pattern[str] 
     if name not in known:
         if pattern is None:
             raise InputError(
-                f"{place}: custom_id {name[:60]!r} is not in the file of requests", "is it the input of this batch?"
+                f"{place}: custom_id {name[:60]!r} is not in the file of requests", "name the input of this batch"
             )
         question, sample = _parsed(pattern, name, place)
         known[name] = _Request(Document(question), sample, 1, Stream())
@@ -153,7 +153,7 @@ def _samples(body: lines.Object, request: _Request, is_raw: bool, place: str, no
     if not isinstance(choices, list) or not choices:
         keys = ", ".join(list(body)[:8])
         raise InputError(
-            f"{place}: no choices in the answer; its keys: {keys}", "read are /v1/chat/completions and /v1/completions"
+            f"{place}: no choices in the answer; its keys: {keys}", "use /v1/chat/completions or /v1/completions"
         )
     usage = body.get("usage") or {}
     stream = request.stream

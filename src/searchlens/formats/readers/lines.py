@@ -120,14 +120,14 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
             what = f"{path}:{number}: the file ends in the middle of this line (not JSON: {error.msg})"
             raise InputError(what, "copy it again, or wait until its run is done") from None
         what = f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
-        raise InputError(what, "each line is one JSON object") from None
+        raise InputError(what, "write one JSON object on each line") from None
     except RecursionError:
         raise InputError(f"{path}:{number}: JSON that is nested too deeply") from None
     except ValueError:
         raise InputError(f"{path}:{number}: a whole number of more than {DIGITS:,} digits") from None
     if not isinstance(row, dict):
         what = f"{path}:{number}: {named(row)} instead of a JSON object"
-        raise InputError(what, "each line is one JSON object")
+        raise InputError(what, "write one JSON object on each line")
     if b"\\u" in line and (b"\\ud" in line or b"\\uD" in line):
         row = whole_characters(row, f"{path}:{number}", notes)
     notes.at(f"{path}:{number}", row)
@@ -191,7 +191,7 @@ def required(row: Object, keys: Sequence[str], place: str, format_name: str) -> 
             there = ", ".join(list(row)[:8]) or "none"
             raise InputError(
                 f"{place}: no key {key!r}, which every line of {format_name} has; its keys: {there}",
-                "were files of two formats joined?",
+                "divide it if files of two formats were joined",
             )
 
 

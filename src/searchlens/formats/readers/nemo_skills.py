@@ -208,7 +208,7 @@ def _sets(files: Sequence[Path]) -> list[tuple[Path, str, list[Path]]]:
         numbers = sorted(parts)
         if numbers[0] == 0 and numbers != list(range(len(numbers))):
             missing = next(number for number in range(len(numbers)) if number not in parts)
-            raise InputError(f"{folder}: part {name}_{missing}.json is missing", "rows are numbered through all parts")
+            raise InputError(f"{folder}: part {name}_{missing}.json is missing", "copy every part")
         found.append((folder, name, [parts[number] for number in numbers]))
     return found
 

@@ -60,7 +60,7 @@ class OwnReader:
                         given[key].setdefault(id(sample.stream), {}).setdefault(value is not None, place)
                 yield sample
         if not count and not problems:
-            raise InputError(f"{', '.join(map(str, files))}: no rows", "it needs one JSON object per line")
+            raise InputError(f"{', '.join(map(str, files))}: no rows", "write one JSON object per line")
         # A mean over some rows would be taken for the mean over all.
         partial = [(key, places) for key, known in given.items() for places in known.values() if len(places) == 2]
         for key, places in partial:

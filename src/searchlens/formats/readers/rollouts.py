@@ -97,7 +97,7 @@ def _samples(part: _Part, first: int, width: int, notes: Notes) -> Iterator[Logg
         if len(texts) != width:
             raise InputError(
                 f"{place}: {len(texts)} texts in 'code', but {width} on the first line; allowed: as many on each",
-                "were files of two runs joined?",
+                "divide it if files of two runs were joined",
             )
         answers, scores, ends = (_list(row, key, width, place) for key in ("pred", "score", "finish_reason"))
         prompt = row.get("question") or row.get("problem")
