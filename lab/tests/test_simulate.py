@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from budget_paths import budget_path
+from planted_landscapes import budget_path
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
 from searchlens.cli.main import main
 from searchlens.config.check import DEFAULT_FILES, load
