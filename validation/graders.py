@@ -87,11 +87,6 @@ def exam_pairs(name: str) -> list[Case]:
     ]
 
 
-def exam_texts() -> list[dict[str, Any]]:
-    """Texts, each with what it states: ``answer``, null for nothing."""
-    return [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
-
-
 def by_boxes(grader: Grader, text: str) -> Extraction:
     """As the grader finds an answer, but a box beats all words."""
     boxed = grader.extract(text, False)  # of a text that was cut, boxes alone count
@@ -137,7 +132,8 @@ def exam() -> list[dict[str, Any]]:
         for group in dict.fromkeys([f"{name}: all", *(case.group for case in cases)]):
             inside = [place for place, case in enumerate(cases) if group in (case.group, f"{name}: all")]
             rows.append({"kind": group, "pairs": len(inside), **errors_in(cases, verdicts, inside)})
-    texts = exam_texts()
+    # Each text with what it states: ``answer``, null for nothing.
+    texts = [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
     right = {rule: found(texts, rule) for rule in RULES}
     for kind in dict.fromkeys(["all", *(text["kind"] for text in texts)]):
         inside = [place for place, text in enumerate(texts) if kind in ("all", text["kind"])]
