@@ -1,11 +1,11 @@
 """Tokens per second of every controller: all searches at once, and one after the other, on one engine in one run.
 
-    OMP_NUM_THREADS=1 python perf/controllers.py [--questions 256] [--device cuda] [--controllers power ...]
+    OMP_NUM_THREADS=1 python perf/controllers.py [--questions 256] [--device cuda]
 
 The 1M Base model searches micro math questions. The baselines are in generated tokens per second, too:
 
 ``alone``     one search at a time, as published implementations do; on the first ``--alone`` questions
-``of sweep``  the autoregressive sweep, ``--samples`` draws of ``topp0.95_t1.0`` for each question: the speed of the
+``of sweep``  the autoregressive sweep, 16 draws of ``topp0.95_t1.0`` for each question: the speed of the
               engine if nothing has to be decided
 ``of short``  the same sweep with texts cut at the search's mean tokens per request: the speed of the engine on
               requests of this length
@@ -52,7 +52,7 @@ SPECS = {
     "step_beam": {"controller": "step_beam", "transition": LINE},
     "beam": {"controller": "beam"},
 }
-SWEEP = "topp0.95_t1.0"
+SWEEP, SAMPLES = "topp0.95_t1.0", 16
 MAX_TOKENS = 128
 
 
@@ -148,20 +148,20 @@ class Bench:
 def measured(args: argparse.Namespace, process: int = 0, begin: Callable[[], Any] = at_once) -> Iterator[Timed | Line]:
     """The sweep, and a line of each controller."""
     kind = ResidentEngine if args.device == "cuda" else TransformersEngine  # as the cohort's jobs ask for it
-    engine = kind(MODEL, device=args.device, dtype=args.dtype, threads=args.threads)
+    engine = kind(MODEL, device=args.device, dtype=args.dtype, threads=1)
     questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[: args.questions]
     bench = Bench(engine, Prompter(MODEL, prompts.template("zoo")), questions, process, begin)
     sweep = parse(SWEEP)
     bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
-    yield bench.timed(sweep, args.samples, len(questions), live=100_000)
-    for name in args.controllers:
-        policy = from_spec(name, SPECS[name])
+    yield bench.timed(sweep, SAMPLES, len(questions), live=100_000)
+    for name, spec in SPECS.items():
+        policy = from_spec(name, spec)
         searches = bench.timed(policy, args.runs, len(questions), live=100_000)
         per_request = max(round(searches.usage.generated / searches.usage.requests), 1)
         yield Line(
             name,
             searches,
-            bench.timed(sweep, args.samples, len(questions), live=100_000, max_tokens=per_request),
+            bench.timed(sweep, SAMPLES, len(questions), live=100_000, max_tokens=per_request),
             bench.timed(policy, args.runs, min(args.alone, len(questions)), live=1),
             bench.memory(policy, args.memory) if args.memory else 0.0,
         )
@@ -174,7 +174,7 @@ def together(args: argparse.Namespace) -> Iterator[Timed | Line]:
     for number, (_, pipe) in enumerate(pipes):
         context.Process(target=_send, args=(args, number, barrier, pipe), daemon=True).start()
         pipe.close()  # a process that fails ends what the other end reads
-    for _ in range(1 + len(args.controllers)):
+    for _ in range(1 + len(SPECS)):
         of_processes = [pipe.recv() for pipe, _ in pipes]
         if isinstance(of_processes[0], Timed):
             yield Timed.together(of_processes)
@@ -197,14 +197,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=256)
     parser.add_argument("--alone", type=int, default=4, help="questions of the baseline")
-    parser.add_argument("--samples", type=int, default=16, help="of the autoregressive sweep")
     parser.add_argument("--runs", type=int, default=1, help="searches per question")
     parser.add_argument("--memory", type=int, default=32, help="controllers of the smaller run for (c); 0 skips it")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--controllers", nargs="+", choices=SPECS, default=list(SPECS))
     args = parser.parse_args()
     lines = measured(args) if args.processes == 1 else together(args)
     sweep = next(lines)

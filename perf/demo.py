@@ -15,13 +15,13 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import harness
 
 ROOT = Path(__file__).parents[1]
 
@@ -121,19 +121,13 @@ def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
     command.chmod(0o755)
     overlay = ["--configfile", str(config), "--cores", cores]
     workflow = ["-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
-    environment = os.environ | {"PATH": os.pathsep.join([str(commands), os.environ["PATH"]])}
-    begun = time.time()
-    process = subprocess.Popen([sys.executable, *workflow, *overlay, "--", *targets], env=environment)
-    _, status, used = os.wait4(process.pid, 0)
-    wall = time.time() - begun
-    process.returncode = os.waitstatus_to_exitcode(status)
+    os.environ["PATH"] = os.pathsep.join([str(commands), os.environ["PATH"]])
+    _, took = harness.command([sys.executable, *workflow, *overlay, "--", *targets], ROOT)
     jobs = [json.loads(line) for line in times.read_text().splitlines()]
-    own = used.ru_utime + used.ru_stime - sum(job["cpu"] for job in jobs)
-    row = {"stage": "(Snakemake, shells)", "cpu": own, "imports": 0, "wall": wall, "megabytes": used.ru_maxrss / 1e3}
+    own = took.cpu - sum(job["cpu"] for job in jobs)
+    row = {"stage": "(Snakemake, shells)", "cpu": own, "imports": 0, "wall": took.wall, "megabytes": took.peak / 1e3}
     with times.open("a") as file:
         file.write(json.dumps(row) + "\n")
-    if process.returncode:
-        raise SystemExit("the workflow failed")
 
 
 def main() -> None:

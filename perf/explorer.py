@@ -95,7 +95,7 @@ def measure(results: Path) -> None:
     files = Files(opened)
     index, took = spent(lambda: files.index)
     print(f"index of {len(index) / 1e3:.0f} kB: {took}")
-    _, took = spent(lambda: [_read_all(opened, *cell) for cell in _cells(opened)])
+    _, took = spent(lambda: [pl.read_parquet(shard.path, columns=["question", "text"]) for shard in parts])
     print(f"reading all texts instead (baseline): {took}")
     _, took = spent(lambda: files.made(f"answers/p0-rl/sums0/{opened.default_policy}/7.parquet"))
     print(f"answers to one question under one policy, first request: {took}")
@@ -109,12 +109,6 @@ def measure(results: Path) -> None:
 
 def _cells(opened: searchlens.Study) -> list[tuple[str, str]]:
     return [(side, benchmark) for _, benchmark, *both in opened.sides for side in both]
-
-
-def _read_all(opened: searchlens.Study, checkpoint: str, benchmark: str) -> int:
-    """Texts of a cell, without verdicts."""
-    paths = [shard.path for parts in opened.shards(checkpoint, benchmark).values() for shard in parts]
-    return sum(pl.read_parquet(path, columns=["question", "text"]).height for path in paths)
 
 
 def ranges(folder: Path) -> None:

@@ -141,10 +141,6 @@ def possible_answers(count: int, benchmark: int) -> tuple[list[str], np.ndarray[
     return golds, table
 
 
-def questions_of(golds: list[str]) -> tuple[Question, ...]:
-    return tuple(Question(f"q{i}", "?", gold) for i, gold in enumerate(golds))
-
-
 @dataclass(frozen=True)
 class Cell:
     """One checkpoint on one benchmark, with a number of questions."""
@@ -182,7 +178,8 @@ def samples_of(cell: Cell) -> tuple[tuple[Question, ...], pl.DataFrame]:
         finish=pl.lit("stop"),
         score=pl.lit(-0.5),
     )
-    return questions_of(golds), frame.cast(dict(SAMPLES))
+    questions = tuple(Question(f"q{i}", "?", gold) for i, gold in enumerate(golds))
+    return questions, frame.cast(dict(SAMPLES))
 
 
 # ---- measurements

@@ -1,6 +1,6 @@
 """Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
 
-    python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power] [--json out.json]
+    python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power]
     python -P perf/vllm.py --seconds 30 --warm 45    pool and power sampling without an end, between two measures of
                                                      the clock
 
@@ -24,7 +24,7 @@ driver and searches; waiting for the GPU counts if the driver of the GPU waits b
 engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
 window's rate over the roofline of the GPU (``searchlens.plan.cost``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
-times. The file has versions and device, too.
+times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ import argparse
 import json
 import logging
 import math
-import platform
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,6 @@ from typing import Any
 
 import numpy as np
 
-from searchlens import __version__ as searchlens_version
 from searchlens.engines.base import Engine, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
@@ -60,6 +58,7 @@ from searchlens.seeds import generator, sample_seed
 
 MEAN, CAP, SIGMA = 645, 2048, 0.7
 PROMPT = 150
+DTYPE = "bfloat16"
 SAME_PROMPT = 16
 ACCEPTANCE = 0.657
 POOL = (
@@ -91,8 +90,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
 SHAPES = {
     "7b": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28}
     | {"num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False},
-    "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
-    | {"num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True},
     # To try this file on a CPU.
     "tiny": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     | {"num_key_value_heads": 2, "vocab_size": 1024, "tie_word_embeddings": True},
@@ -150,7 +147,6 @@ class Line:
     reused: float
     full: Window = Window()
     of_limit: float = math.nan
-    turn: int = 0
 
     @property
     def rate(self) -> float:
@@ -190,14 +186,14 @@ class Watched:
         return done  # type: ignore[return-value]
 
 
-def lengths(number: int, mean: float = MEAN, cap: int = CAP) -> list[int]:
-    """Scripted lengths of texts; a function of their number, mean and limit alone."""
+def lengths(number: int) -> list[int]:
+    """Scripted lengths of texts; a function of their number alone."""
     draws = generator("perf", "lengths").lognormal(0.0, SIGMA, number)
-    low, high = 1.0, float(cap)
+    low, high = 1.0, float(CAP)
     for _ in range(60):  # bisection for the scale, because cutting lowers the mean
         middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(draws * middle, cap).mean() < mean else (low, middle)
-    return [max(1, int(length)) for length in np.minimum(draws * high, cap)]
+        low, high = (middle, high) if np.minimum(draws * middle, CAP).mean() < MEAN else (low, middle)
+    return [max(1, int(length)) for length in np.minimum(draws * high, CAP)]
 
 
 def prompt(number: int, vocab: int) -> tuple[int, ...]:
@@ -298,17 +294,17 @@ def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         folder,
         load_format="dummy",
         skip_tokenizer_init=True,
-        dtype=args.dtype,
+        dtype=DTYPE,
         quantization=args.quantization,
         max_num_seqs=args.rows,
-        max_model_len=PROMPT + args.cap + 8,
+        max_model_len=PROMPT + CAP + 8,
         enable_prefix_caching=True,
         disable_log_stats=True,
         enforce_eager=args.device == "cpu",
         generation_config="vllm",
         **({"block_size": 32, "kv_cache_memory_bytes": 2**30} if args.device == "cpu" else {}),
     )
-    requests = pool_requests(lengths(args.requests, args.mean, args.cap), SHAPES[args.shape]["vocab_size"])
+    requests = pool_requests(lengths(args.requests), SHAPES[args.shape]["vocab_size"])
     params = [
         SamplingParams(
             temperature=request.sampling.temperature,
@@ -355,9 +351,9 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
         VllmEngine,
         folder,
         device=args.device,
-        dtype=args.dtype,
+        dtype=DTYPE,
         quantization=args.quantization,
-        max_model_len=PROMPT + args.cap + 8,
+        max_model_len=PROMPT + CAP + 8,
         max_cudagraph_capture_size=args.graph,
         tensor_parallel=args.gpus,
         enforce_eager=args.eager,
@@ -370,37 +366,32 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     """All runs through searchlens' engine."""
-    vocab = SHAPES[args.shape]["vocab_size"]
-    of = partial(lengths, mean=args.mean, cap=args.cap)
+    vocab, texts, chains = SHAPES[args.shape]["vocab_size"], lengths(args.requests), lengths(args.searches)
     power.PowerSampling._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[method-assign]
     if args.seconds:
-        again = {"pool": partial(pool, of(args.requests)), "power": partial(searches, "power", of(args.searches))}
+        again = {"pool": partial(pool, texts), "power": partial(searches, "power", chains)}
         for name in args.only or ENDLESS:
             engine = _started(folder, args)  # a new one for each, because the last is not idle
             yield steady(name, _endless(partial(again[name], vocab)), engine, args.warm, args.seconds)
             engine.close()
         return
     engine = _started(folder, args)
-    driven("warm-up", pool(of(64), vocab), engine, group=1)
-    chains = args.searches
+    driven("warm-up", pool(lengths(64), vocab), engine, group=1)
     # Wide searches draw more tokens each, so there are fewer of them.
-    few_of = {
-        "entropy_tree": chains // 2,
-        "thought_tree": chains // 16,
-        "mcts": chains // 2,
-        "step_beam": chains // 4,
-        "beam": 16,
-    }
-    runs: dict[str, Callable[[], Line]] = {
-        "pool": lambda: driven("pool", pool(of(args.requests), vocab), engine),
-        "power": lambda: driven("power", searches("power", of(args.searches), vocab), engine),
-        "power, alone": lambda: driven("power, alone", searches("power", of(args.searches), vocab)[:1], engine, live=1),
-    }
-    for name, few in few_of.items():
-        runs[name] = partial(lambda name, few: driven(name, searches(name, of(few), vocab), engine), name, few)
-    for turn in range(args.runs):
-        for name in [line for line in args.only or runs if line != "raw"]:
-            yield replace(runs[name](), turn=turn)
+    share_of = {"power": 1, "entropy_tree": 2, "thought_tree": 16, "mcts": 2, "step_beam": 4}
+    number_of = {name: args.searches // part for name, part in share_of.items()} | {"beam": 16}
+
+    def line(name: str) -> Line:
+        if name == "pool":
+            return driven(name, pool(texts, vocab), engine)
+        if name == "power, alone":
+            return driven(name, searches("power", chains, vocab)[:1], engine, live=1)
+        return driven(name, searches(name, lengths(number_of[name]), vocab), engine)
+
+    for _ in range(args.runs):
+        for name in args.only or ("pool", "power", "power, alone", *list(number_of)[1:]):
+            if name != "raw":
+                yield line(name)
     engine.close()
 
 
@@ -427,24 +418,13 @@ def show(lines: Sequence[Line]) -> None:
     )
 
 
-def conditions(args: argparse.Namespace, bound: Limit) -> dict[str, Any]:
-    """What the lines were measured on, for the file."""
-    import torch  # noqa: PLC0415  # with vLLM, after its environment is set
-    import vllm  # noqa: PLC0415
-
-    device = torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or platform.machine()
-    versions = {"vllm": vllm.__version__, "torch": torch.__version__, "searchlens": searchlens_version}
-    asked = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
-    return {"device": device, "versions": versions, "arguments": asked, "limit": asdict(bound)}
-
-
 def most(args: argparse.Namespace) -> Limit:
     """The roofline of the GPU for full rows, and texts with the lengths of the pool."""
     shape = Shape.read(ARCHITECTURE | SHAPES[args.shape])
     assert shape is not None, "the architecture is a known one"
-    context = PROMPT + Texts(tuple(sorted(lengths(args.requests, args.mean, args.cap))), args.cap).running
+    context = PROMPT + Texts(tuple(sorted(lengths(args.requests))), CAP).running
     options = {"utilization": args.memory, "processes": args.processes}
-    return limit(shape, GPUS[args.gpu].times(args.gpus), args.rows, context, dtype=args.dtype, **options)
+    return limit(shape, GPUS[args.gpu].times(args.gpus), args.rows, context, dtype=DTYPE, **options)
 
 
 def _mistake(args: argparse.Namespace) -> str | None:
@@ -463,8 +443,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="7b")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--quantization", help="of the weights, such as fp8; the limit stays that of --dtype")
+    parser.add_argument("--quantization", help="of the weights, such as fp8; the limit stays that of bfloat16")
     parser.add_argument("--rows", type=int, help=f"of all processes together; default: {ROWS} for each")
     parser.add_argument("--processes", type=int, default=1, help="engines that share the GPU, each with the weights")
     parser.add_argument("--gpus", type=int, default=1, help="with --seconds: GPUs that share the weights")
@@ -476,13 +455,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows; wider searches are fewer"
     )
-    parser.add_argument("--mean", type=int, default=MEAN, help="of the lengths of texts")
-    parser.add_argument("--cap", type=int, default=CAP, help="the longest text")
     parser.add_argument("--seconds", type=float, help="of pool and power sampling without an end")
     parser.add_argument("--warm", type=float, default=45, help="with --seconds: seconds before them")
     parser.add_argument("--runs", type=int, default=3, help="of each line, in turns")
     parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")
-    parser.add_argument("--json", type=Path, help="write the lines here, too")
     parser.add_argument("--baseline", metavar="FOLDER", help=argparse.SUPPRESS)  # the process that runs raw vLLM
     args = parser.parse_args()
     if not sys.flags.safe_path:
@@ -512,20 +488,17 @@ def main() -> None:
         raise SystemExit(f"--rows {args.rows}: the memory has room for {bound.rows}, by the limit of {args.gpu}")
     lines: list[Line] = []
     with tempfile.TemporaryDirectory() as folder:
-        shape = ARCHITECTURE | SHAPES[args.shape] | {"torch_dtype": args.dtype}
+        shape = ARCHITECTURE | SHAPES[args.shape] | {"torch_dtype": DTYPE}
         Path(folder, "config.json").write_text(json.dumps(shape))
         if not args.seconds and (not args.only or "raw" in args.only):
             command = [sys.executable, "-P", __file__, *sys.argv[1:], "--baseline", folder]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-            for turn, entry in enumerate(json.loads(Path(folder, "raw.json").read_text())):
-                lines.append(_compared(replace(_read(entry), turn=turn), bound))
+            for entry in json.loads(Path(folder, "raw.json").read_text()):
+                lines.append(_compared(_read(entry), bound))
                 show(lines)
         for line in ours(folder, args):
             lines.append(_compared(line, bound))
             show(lines)
-            if args.json:
-                measured = conditions(args, bound) | {"lines": [asdict(each) for each in lines]}
-                args.json.write_text(json.dumps(measured, indent=1))
     print(
         f"limit: {bound.tokens_per_second:,.0f} tokens/s of {args.gpus} {args.gpu}: {bound.rows} rows (bound by"
         f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import polars as pl
 
+import planted_landscapes
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View, sample_view
 from searchlens.config.boptr import DEFAULTS, BoptrOptions
 
-BUDGETS = (1, 2, 4, 8, 16)
 QUESTIONS = 1000
 DEFAULT, BEST = "topp0.95_t1.0", "temp_0.7"
 BENCHMARKS = {
@@ -27,15 +26,12 @@ PLAIN = (200, 320, 440, 520, 560)
 
 
 def dense_landscape(curves: Mapping[str, Sequence[int]]) -> DenseLandscape:
-    """Counts of solved questions by policy and budget: always the first questions."""
-    counts = np.array([n for curve in curves.values() for n in curve])
-    credit = (np.arange(QUESTIONS) < counts[:, None]).astype(np.float32)
-    voted = (np.arange(QUESTIONS) < (counts * 0.6)[:, None]).astype(np.float32)
-    points = {(name, b): i for i, (name, b) in enumerate((name, b) for name in curves for b in BUDGETS)}
+    """Counts of solved questions by policy and budget: always the first questions, six tenths of them by vote."""
+    solved = planted_landscapes.dense_landscape(curves, QUESTIONS)
+    votes = {name: [n * 0.6 for n in curve] for name, curve in curves.items()}
+    voted = planted_landscapes.dense_landscape(votes, QUESTIONS)
     tokens = {name: 100.0 + i for i, name in enumerate(curves)}
-    return DenseLandscape(
-        np.arange(QUESTIONS, dtype=np.uint32), points, {"P": credit, "Q": voted, "T": credit}, tokens, pl.DataFrame()
-    )
+    return replace(solved, credit=solved.credit | {"Q": voted.credit["Q"]}, tokens=tokens)
 
 
 def pool(default: Sequence[int], best_last: int | None = None) -> dict[str, Sequence[int]]:

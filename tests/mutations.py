@@ -36,7 +36,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "store": (
         "store",
         (
-            *("shards", "verdicts", "verify", "traces", "score", "template_ids", "model_folders"),
+            *("shards", "verdicts", "traces", "score", "template_ids", "model_folders"),
             *("races", "damage", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
             *("layout", "records", "environments::handed_on|snapshot"),
         ),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
+from searchlens.boptr.fit import Ints, round_position
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
@@ -58,3 +60,17 @@ def views(found: Cohort, draws: int = 200, **options: object) -> tuple[Rule, Vie
 def along(curve: Sequence[int], path: Sequence[int]) -> list[int]:
     """The curve read at budgets ``path``."""
     return [curve[n.bit_length() - 1] for n in path]
+
+
+# ---- N-hat(b) of the paper's rule at one scale and exponent, as budgets
+
+
+def round_budget(x: npt.ArrayLike, budgets: Sequence[int], space: str = "log2") -> Ints:
+    """round_B: the allowed budget nearest to ``x`` > 0."""
+    return np.asarray(budgets)[round_position(np.log2(np.asarray(x, float)), len(budgets), space)]
+
+
+def budget_path(alpha: float, beta: float, budgets: Sequence[int], space: str = "log2") -> tuple[int, ...]:
+    """N-hat(b) for every b in B."""
+    path = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
+    return tuple(int(n) for n in path)

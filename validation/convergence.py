@@ -1,6 +1,6 @@
 """Do the fits converge to a planted law as the number of questions grows?
 
-    python validation/convergence.py --output docs/convergence.csv
+    python validation/convergence.py    # writes docs/convergence.csv
 
 Cohorts of mode ``planted`` (four fitted benchmarks, seven models), every benchmark with the same number of questions.
 Fits are compared with the planted law: the path N(b), the policy, delta_m, and alpha, of which the data identify only
@@ -12,11 +12,9 @@ number of questions can distinguish. The pool ``three`` has policies that differ
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,9 +109,6 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
 
 def main() -> None:
     """Run the cohorts and write the summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("docs/convergence.csv"))
-    args = parser.parse_args()
     rows: list[Row] = []
     for pool, sizes in QUESTIONS.items():
         for questions in sizes:
@@ -122,7 +117,7 @@ def main() -> None:
                 rows += [{"pool": pool, "questions": questions} | row for row in one_cohort(truth, seed)]
             print(f"{pool}, {questions} questions: {time.monotonic() - started:.0f} s", flush=True)
     table = summary(pl.DataFrame(rows, infer_schema_length=None))
-    table.write_csv(args.output, float_precision=4)
+    table.write_csv("docs/convergence.csv", float_precision=4)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Do intervals and bands of budget equivalents contain the true N*(b), and do exponent sets tell a law from a ceiling?
 
-    python validation/equivalents.py --output docs/equivalents.csv
+    python validation/equivalents.py    # writes docs/equivalents.csv
 
 Worlds follow laws without rounding (``simulate.power_law``), so that N*(b) = alpha b^beta is known for every b, or a
 law with a ceiling, where N*(b) follows from the two curves.
@@ -19,11 +19,9 @@ One record per experiment, case, number of questions, b (0: none) and quantity.
 
 from __future__ import annotations
 
-import argparse
 import time
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -289,9 +287,6 @@ def laws(worlds: int) -> Iterator[Record]:
 
 def main() -> None:
     """Run the experiments and write one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True)
-    args = parser.parse_args()
     rows: list[Record] = []
     for name, experiment, worlds in (
         ("interval", intervals, 500),
@@ -302,7 +297,7 @@ def main() -> None:
         started = time.monotonic()
         rows += experiment(worlds)
         print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
-    pl.DataFrame(rows, COLUMNS, orient="row").write_csv(args.output, float_precision=4)
+    pl.DataFrame(rows, COLUMNS, orient="row").write_csv("docs/equivalents.csv", float_precision=4)
 
 
 if __name__ == "__main__":

@@ -145,12 +145,6 @@ def populations(base: str, benchmark: str, policies: list[str]) -> Floats:
     return np.array([stats.beta.ppf(quantile, one.correct + 0.5, one.samples - one.correct + 0.5) for one in pools])
 
 
-def common_policies(benchmark: str) -> list[str]:
-    """Policies that every Base was sampled with, but for greedy."""
-    names = [set(recorded(base, benchmark)) for base in BASES]
-    return sorted(set.intersection(*names) - {"greedy"})
-
-
 def any_policy(bases: list[Floats], law: Law, rng: np.random.Generator, power: bool) -> dict[str, float | None]:
     """One draw of the questions and all samples: shares over Bases of the sets under any policy."""
     chosen = rng.integers(0, bases[0].shape[1], bases[0].shape[1])
@@ -229,7 +223,7 @@ def rows() -> Iterator[dict[str, object]]:
     """A row per benchmark and law under the given policy, then one under any."""
     for benchmark in BENCHMARKS:
         bases = [population(base, benchmark) for base in BASES]
-        names = common_policies(benchmark)
+        names = sorted(set.intersection(*(set(recorded(base, benchmark)) for base in BASES)) - {"greedy"})
         under_all = [populations(base, benchmark, names) for base in BASES]
         for name, law in LAWS.items():
             started = time.monotonic()

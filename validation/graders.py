@@ -87,11 +87,6 @@ def exam_pairs(name: str) -> list[Case]:
     ]
 
 
-def exam_texts() -> list[dict[str, Any]]:
-    """Texts, each with what it states: ``answer``, null for nothing."""
-    return [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
-
-
 def by_boxes(grader: Grader, text: str) -> Extraction:
     """As the grader finds an answer, but a box beats all words."""
     boxed = grader.extract(text, False)  # of a text that was cut, boxes alone count
@@ -127,7 +122,7 @@ def graded(name: str, cases: list[Case]) -> list[bool]:
     return [bool(verdict.correct) for verdict in grader.grade(pairs)]
 
 
-def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
+def exam() -> list[dict[str, Any]]:
     """Errors by kind and grader, and by rule texts whose answer is not found, or that state none."""
     rows: list[dict[str, Any]] = []
     for name in ("pairs", "noted"):
@@ -137,9 +132,8 @@ def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
         for group in dict.fromkeys([f"{name}: all", *(case.group for case in cases)]):
             inside = [place for place, case in enumerate(cases) if group in (case.group, f"{name}: all")]
             rows.append({"kind": group, "pairs": len(inside), **errors_in(cases, verdicts, inside)})
-        if shows_wrong:
-            show_wrong(cases, verdicts["math"])
-    texts = exam_texts()
+    # Each text with what it states: ``answer``, null for nothing.
+    texts = [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
     right = {rule: found(texts, rule) for rule in RULES}
     for kind in dict.fromkeys(["all", *(text["kind"] for text in texts)]):
         inside = [place for place, text in enumerate(texts) if kind in ("all", text["kind"])]
@@ -148,9 +142,6 @@ def exam(*, shows_wrong: bool) -> list[dict[str, Any]]:
             errors = Counter(texts[place]["answer"] is None for place in inside if not good[place])
             row |= {f"{rule} misses stated": errors[False], f"{rule} takes unstated": errors[True]}
         rows.append(row)
-    for text, is_right in zip(texts, right["wide"], strict=True):
-        if shows_wrong and not is_right:
-            print("not found", text["kind"], text["grader"], repr(text["answer"]), repr(text["text"]), sep=" | ")
     return rows
 
 
@@ -298,10 +289,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--benchmarks", type=Path, help="folder of benchmark files; without it, the table alone")
     parser.add_argument("--output", type=Path, help="CSV file")
-    parser.add_argument("--wrong", action="store_true", help="print the answers that grader math judges wrongly")
     parser.add_argument("--exam", action="store_true", help="the pairs and texts of validation/exam instead")
     options = parser.parse_args()
-    rows = exam(shows_wrong=options.wrong) if options.exam else compared(options)
+    rows = exam() if options.exam else compared(options)
     if options.output:
         with options.output.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
@@ -318,13 +308,6 @@ def errors_in(cases: list[Case], verdicts: dict[str, list[bool]], places: list[i
     return found
 
 
-def show_wrong(cases: list[Case], verdicts: list[bool]) -> None:
-    """Print what was judged wrongly."""
-    for case, verdict in zip(cases, verdicts, strict=True):
-        if verdict != case.right:
-            print("rejected" if case.right else "ACCEPTED", case.group, *case.pair, sep=" | ")
-
-
 def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Errors of ``math`` and math-verify on the table, and on golds and texts of benchmark files."""
     cases = list(table_cases())
@@ -338,8 +321,6 @@ def compared(options: argparse.Namespace) -> list[dict[str, Any]]:
         row = {"answers": group, "right": sizes[group, True], "wrong": sizes[group, False]}
         rows.append(row | errors_in(cases, verdicts, inside))
         print(rows[-1], flush=True)
-    if options.wrong:
-        show_wrong(cases, verdicts["math"])
     return rows
 
 

@@ -1,6 +1,6 @@
 """Does the study tell a law from its absence?
 
-    python validation/nulls.py --output docs/nulls.csv
+    python validation/nulls.py    # writes docs/nulls.csv
 
 Four experiments on simulated cohorts:
 
@@ -14,11 +14,9 @@ One record per experiment, case, row of the tables and quantity. Errors are in p
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -193,9 +191,6 @@ def unbeaten(details: Sequence[str]) -> Iterator[tuple[str, str, str, float]]:
 
 def main() -> None:
     """Run the experiments and write one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("docs/nulls.csv"))
-    args = parser.parse_args()
     rows: list[Record] = []
     for name, part in (
         ("true pairing", true_pairing(10)),
@@ -206,7 +201,7 @@ def main() -> None:
         started = time.monotonic()
         rows += part
         print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
-    pl.DataFrame(rows, COLUMNS, orient="row").write_csv(args.output, float_precision=4)
+    pl.DataFrame(rows, COLUMNS, orient="row").write_csv("docs/nulls.csv", float_precision=4)
 
 
 if __name__ == "__main__":

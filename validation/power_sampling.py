@@ -52,11 +52,6 @@ class Row:
     base: dict[str, Any] | None
 
     @property
-    def is_sampler(self) -> bool:
-        """Whether the policy is a sampler of p^alpha."""
-        return self.policy.startswith(SAMPLERS)
-
-    @property
     def equal(self) -> int:
         """Samples of RL's default policy that cost as many tokens as one text of this."""
         return round(tokens(self.ours) / tokens(self.theirs))
@@ -76,8 +71,8 @@ class Row:
     @property
     def p(self) -> float:
         """Of the difference at b = 1; NaN for the default policy."""
-        at_one = self.gap(1)
-        return sign_flip_test(at_one[:, 0], FLIPS) if self.is_sampler and at_one is not None else float("nan")
+        at_one = self.gap(1) if self.policy.startswith(SAMPLERS) else None
+        return float("nan") if at_one is None else sign_flip_test(at_one[:, 0], FLIPS)
 
     def cells(self, p: float) -> list[str]:
         """The line of the first table, with the corrected p."""

@@ -26,7 +26,7 @@ from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.plan import Grid  # noqa: E402
 from searchlens.reporting.tables.table import Table  # noqa: E402
-from searchlens.search.policy import Policy, from_spec  # noqa: E402
+from searchlens.search.policy import from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
 from searchlens_lab.equivalence import laws, local, plan, samplers, searches  # noqa: E402
 from searchlens_lab.equivalence.explicit import ToyEngine, ToyModel, enumerate_texts  # noqa: E402
@@ -204,7 +204,8 @@ def test_comparisons_hold_with_stop_texts(stopping: Subject) -> None:
 
 def test_running_together_changes_no_search() -> None:
     """Requests of different questions in one batch give the same texts as each search alone with the plain draw."""
-    model, policy = ToyModel.random(3, vocab_size=6, eos=-0.5), tree_policy()
+    model = ToyModel.random(3, vocab_size=6, eos=-0.5)
+    policy = from_spec("tree", {"controller": "entropy_tree", "transition": {"name": "branch", "gap": 1}})
     tasks = [Task((3, 2), seed, 10, (0,), (), str, tuple) for seed in range(6)]
     plain = [search(task, policy, mean) for task in tasks]
     found = searches.run_together(plain, [(policy, task) for task in tasks], ToyEngine(model))
@@ -212,10 +213,6 @@ def test_running_together_changes_no_search() -> None:
     for task, texts in zip(tasks, found, strict=True):
         alone = search(task, policy, mean)
         assert [ids(text) for text in texts] == [ids(text) for text in one_by_one(alone, draw)]
-
-
-def tree_policy() -> Policy:
-    return from_spec("tree", {"controller": "entropy_tree", "transition": {"name": "branch", "gap": 1}})
 
 
 # Statistics, worked out by hand.

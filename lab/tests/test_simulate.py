@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from budget_paths import budget_path
-from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
+from planted_landscapes import budget_path
+from searchlens.boptr.cohort import PLAN_FILE, Cohort, read_cohort, read_plan
 from searchlens.cli.main import main
 from searchlens.config.check import DEFAULT_FILES, load
 from searchlens.errors import InputError
@@ -34,17 +34,13 @@ from searchlens_lab.simulate._truth import groups
 ANCHOR, MATH, DEFAULT = "qwen25_7b", "math500", "topp0.95_t1.0"
 
 
-def same_landscape(one: DenseLandscape, other: DenseLandscape) -> bool:
-    return (
-        list(one.points.items()) == list(other.points.items())
-        and all(np.array_equal(one.credit[m], other.credit[m], equal_nan=True) for m in one.credit)
-        and one.tokens == pytest.approx(other.tokens)
-    )
-
-
 def same_cohort(one: Cohort, other: Cohort) -> bool:
+    pairs = [(one.landscapes[key], other.landscapes[key]) for key in one.landscapes.keys() & other.landscapes.keys()]
     return one.landscapes.keys() == other.landscapes.keys() and all(
-        same_landscape(one.landscapes[key], other.landscapes[key]) for key in one.landscapes
+        list(mine.points.items()) == list(theirs.points.items())
+        and all(np.array_equal(mine.credit[m], theirs.credit[m], equal_nan=True) for m in mine.credit)
+        and mine.tokens == pytest.approx(theirs.tokens)
+        for mine, theirs in pairs
     )
 
 

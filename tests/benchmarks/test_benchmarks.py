@@ -121,16 +121,17 @@ def test_an_edited_file_is_refused_with_both_ways_out(path: Path) -> None:
     assert "declare the new sha256" in error.value.hint
 
 
-def test_more_questions_than_there_are_is_refused(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"limit": 2}, "has 1 question, 2 are asked for"),
+        ({"family": "csv"}, r"family 'csv' is unknown. Known: aime, aime24, .*jsonl"),
+    ],
+)
+def test_what_a_file_does_not_have_is_refused(path: Path, asked: dict[str, Any], says: str) -> None:
     path.write_text(lines(GOOD))
-    with pytest.raises(InputError, match="has 1 question, 2 are asked for"):
-        benchmarks.load(path, limit=2)
-
-
-def test_an_unknown_family_lists_the_known_ones(path: Path) -> None:
-    path.write_text(lines(GOOD))
-    with pytest.raises(InputError, match=r"family 'csv' is unknown. Known: aime, aime24, .*jsonl"):
-        benchmarks.load(path, family="csv")
+    with pytest.raises(InputError, match=says):
+        benchmarks.load(path, **asked)
 
 
 def test_the_content_hash_sees_content_and_order_but_not_layout(path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from budget_paths import budget_path, round_budget
+from planted_landscapes import budget_path, round_budget
 from searchlens.boptr.fit import (
     Fit,
     alpha_grid,

@@ -7,28 +7,30 @@ import pytest
 import statsmodels.api as sm
 from statsmodels.stats.proportion import proportion_confint
 
-from budget_paths import budget_path
+import fingerprint_data as data
 from fingerprint_data import PLAIN, Pair, Planted, pool, varied
-from planted_landscapes import DEFAULT, cohort, views
+from planted_landscapes import BUDGETS, DEFAULT, budget_path, cohort, views
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.frontier import (
+    FEATURES,
     FRONTIER_ROWS,
     PRIORS,
     Prior,
     descriptive,
+    fingerprint,
     knee,
     log_prior,
     one_anchor,
     probe,
 )
+from searchlens.boptr.offsets import SCALES, SHUFFLES, V5B_ROWS, loo_score, offset, offsets, ridge, v4
 from searchlens.boptr.rows import ROWS, At, path_text
 from searchlens.boptr.rule import Path, Reason, attempt
-from searchlens.boptr.view import bootstrap_view
+from searchlens.boptr.view import View, bootstrap_view
 from searchlens.config.boptr import BoptrOptions
 
 FRONTIER = {row.key: row for row in FRONTIER_ROWS}
 B0 = next(row for row in ROWS if row.key == "B0")
-BUDGETS = (1, 2, 4, 8, 16)
 
 KNOWN = {
     "anchor": Pair(pool((200, 320, 440, 520, 560), 600), np.log(2.639)),  # u = sqrt(.8 * .4), N* = 2^3.5
@@ -193,3 +195,314 @@ def test_knee_of_every_draw():
     """Trailing axes are draws; an unknown value leaves its own draw undefined."""
     found = knee(np.array([[0.1, 0.5], [0.3, np.nan], [0.5, 0.5]]), [1, 2, 4], 0.1)
     assert found[0] == pytest.approx(2**1.5) and np.isnan(found[1])
+
+
+# ---- V5b and V4: what they give is checked against other ways to the same number, and against planted relations
+
+
+V5B = V5B_ROWS[0]
+
+
+def features(rule: Planted, model: str) -> np.ndarray:
+    return np.stack(fingerprint(rule, model))[:, 0]
+
+
+def delta_hat(rule: Planted, model: str) -> np.ndarray:
+    return offset(rule, model).value
+
+
+def augmented_ridge(x: np.ndarray, y: np.ndarray, target: np.ndarray, penalty: float) -> float:
+    """Ridge as least squares with one more row per feature; models in rows, intercept free."""
+    mean, sd = x.mean(axis=0), x.std(axis=0)
+    z = (x - mean) / sd
+    rows = np.block([[np.ones((len(z), 1)), z], [np.zeros((z.shape[1], 1)), np.sqrt(penalty) * np.eye(z.shape[1])]])
+    weights = np.linalg.lstsq(rows, np.concatenate([y, np.zeros(z.shape[1])]), rcond=None)[0]
+    return float(weights[0] + (target - mean) / sd @ weights[1:])
+
+
+# ---- fingerprint
+
+
+def test_fingerprint_of_known_curves() -> None:
+    """P0 = 0.2, Pmax = 0.6, so u = sqrt(0.8 * 0.4); 0.54 is halfway from 0.52 (8) to 0.56 (16)."""
+    rule = Planted({"m": Pair(pool((200, 320, 440, 520, 560), 600))})
+    assert features(rule, "m") == pytest.approx([0.6, 0.2, np.sqrt(0.32), 3.5])
+    other = Planted(rule.pairs, BoptrOptions(headroom="one_minus_p0"))
+    assert features(other, "m")[2] == pytest.approx(0.8)
+
+
+def test_policies_that_search_do_not_raise_p_max() -> None:
+    curves = {**pool((200, 300, 400, 500, 560)), "mcts_16": (900,) * 5}
+    assert features(Planted({"m": Pair(curves)}), "m")[0] == pytest.approx(0.56)
+
+
+def test_a_budget_exactly_tau_below_the_last_is_within_it() -> None:
+    """And a knee exactly between two budgets is exactly there, since the rule rounds halves up."""
+    pairs = {"m": Pair(pool((400, 480, 480, 480, 500))), "n": Pair(pool((200, 320, 440, 520, 560)))}
+    knees = [features(Planted(pairs), name)[3] for name in pairs]
+    assert knees == pytest.approx([1.0, 3.5], abs=5e-10)
+
+
+def test_solved_at_once_leaves_no_headroom() -> None:
+    rule = Planted({"m": Pair(pool((1000,) * 5))})
+    assert features(rule, "m").tolist() == [1, 1, 0, 0]
+
+
+def test_no_fingerprint_without_split_or_default_policy() -> None:
+    rule = Planted({"m": Pair(None), "n": Pair({data.BEST: data.PLAIN})})
+    assert attempt(fingerprint, rule, "m") == Reason("no_rltrain")
+    assert attempt(fingerprint, rule, "n") == Reason("policy_missing")
+
+
+# ---- V5b
+
+
+def test_ridge_branch_is_ridge() -> None:
+    pairs = varied(7)
+    rule = Planted(pairs)
+    found = dict(offsets(rule).select("model", "ridge").iter_rows())
+    for name in pairs:
+        others = [other for other in pairs if other != name]
+        x = np.array([features(rule, other) for other in others])
+        delta = np.array([pairs[other].log_alpha for other in others]) - np.mean([p.log_alpha for p in pairs.values()])
+        expected = augmented_ridge(x, delta, features(rule, name), 1.0)
+        assert found[name] == pytest.approx(expected)
+
+
+def test_an_outlier_goes_to_the_tail() -> None:
+    """The others' offsets are known by hand, and so is the knee: 1 for the outlier, 2^3.5 = 8 sqrt 2 for the others."""
+    pairs = varied(7)
+    for i, name in enumerate(pairs):
+        pairs[name] = Pair(pool((200, 320, 440, 520, 560), 580 + i), log_alpha=float(i))
+    pairs["odd"] = Pair(pool((990, 990, 990, 990, 990)), log_alpha=5.0)
+    found = offset(Planted(pairs), "odd")
+    assert not found.typical[0]
+    assert np.abs(found.z).max() > 2
+    mu = (sum(range(7)) + 5) / 8
+    assert found.value == pytest.approx([3 - mu - np.log(8 * np.sqrt(2))])
+
+
+def test_both_branches_are_seen_and_the_gate_decides() -> None:
+    table = offsets(Planted(varied(9, seed=3)))
+    assert set(table["branch"]) == {"ridge", "tail"}
+    for row in table.iter_rows(named=True):
+        assert row["branch"] == ("ridge" if row["largest_z"] <= 2 else "tail")
+        assert row["delta_hat"] == row[row["branch"]]
+
+
+def test_a_constant_feature_says_nothing() -> None:
+    """All others have one P0 and one knee; the target has others, and is predicted as if it did not."""
+    pairs = {f"m{i}": Pair(pool((200, 320, 440, 520, 560), 570 + 13 * i), float(i % 3)) for i in range(6)}
+    pairs["target"] = Pair(pool((260, 320, 440, 440, 560), 600), 1.0)
+    rule = Planted(pairs)
+    found = offset(rule, "target")
+    ridge_of_target = offsets(rule).filter(model="target")["ridge"].to_list()
+    assert found.z[[1, 3], 0].tolist() == [0, 0]
+    kept = [0, 2]
+    x = np.array([features(rule, f"m{i}")[kept] for i in range(6)])
+    delta = np.array([i % 3 for i in range(6)]) - 1
+    assert ridge_of_target == pytest.approx([augmented_ridge(x, delta, features(rule, "target")[kept], 1.0)])
+
+
+@pytest.mark.parametrize("log_alpha", [-1.0, 4.0])
+def test_own_rl_cancels_in_math_and_leaves_its_share_of_mu_elsewhere(log_alpha: float) -> None:
+    pairs = varied(6)
+    before, after = Planted(pairs), Planted(pairs | {"m2": replace(pairs["m2"], log_alpha=log_alpha)})
+    old, new = delta_hat(before, "m2"), delta_hat(after, "m2")
+    assert before.mu("math") + old == pytest.approx(after.mu("math") + new)
+    assert new - old == pytest.approx((pairs["m2"].log_alpha - log_alpha) / 6)
+    clean = [delta_hat(rule.rule_without("m2"), "m2") for rule in (before, after)]
+    assert clean[0] == pytest.approx(clean[1])
+
+
+def test_a_new_model_is_predicted_through_its_base() -> None:
+    pairs = varied(6)
+    pairs |= {
+        "recipe": Pair(None, log_alpha=9.0, base="m0-base", new=True),
+        "family": Pair(pairs["m1"].split, log_alpha=1.0, new=True),
+    }
+    rule = Planted(pairs)
+    assert delta_hat(rule, "recipe") == pytest.approx(delta_hat(rule, "m0"), abs=0)
+    assert attempt(delta_hat, rule, "family") == Reason("outside_cohort")
+
+
+def test_reasons() -> None:
+    """Three others are too few and four are enough; a model without its split, or without RL, is no training model."""
+    assert attempt(delta_hat, Planted(varied(4)), "m0") == Reason("too_few_models")
+    assert delta_hat(Planted(varied(5)), "m0").size == 1
+    pairs = varied(5)
+    pairs["m4"] = replace(pairs["m4"], split=None)
+    assert attempt(delta_hat, Planted(pairs), "m4") == Reason("no_rltrain")
+    assert attempt(delta_hat, Planted(pairs), "m0") == Reason("too_few_models")
+    pairs = varied(5)
+    pairs["m4"] = replace(pairs["m4"], log_alpha=None)
+    assert attempt(delta_hat, Planted(pairs), "m0") == Reason("too_few_models")
+    assert delta_hat(Planted(pairs), "m4").size == 1
+
+
+def test_offsets_has_a_row_for_every_model() -> None:
+    pairs = varied(6)
+    pairs["m5"] = replace(pairs["m5"], split=None, log_alpha=None)
+    pairs["family"] = Pair(pairs["m1"].split, new=True)
+    table = offsets(Planted(pairs))
+    assert table["model"].to_list() == list(pairs)
+    assert table["reason"].to_list() == [None] * 5 + ["no_rltrain", "outside_cohort"]
+    assert table["delta_hat"].is_null().to_list() == [False] * 5 + [True, True]
+    assert table["delta"].is_null().to_list() == [False] * 5 + [True, False]
+    assert table.select(FEATURES).row(0) == pytest.approx(features(Planted(pairs), "m0"))
+
+
+def test_every_draw_is_the_sample_of_its_own_questions() -> None:
+    pairs = varied(7)
+    whole = bootstrap_view(data.cohort(pairs), 4, seed=5)
+    drawn = delta_hat(Planted(pairs, view=whole), "m3")
+    alone = [
+        delta_hat(Planted(pairs, view=View(whole.cohort, 1, {d: w[:, [j]] for d, w in whole.weights.items()})), "m3")
+        for j in range(5)
+    ]
+    assert drawn == pytest.approx(np.concatenate(alone))
+    assert len(set(np.round(drawn, 6))) > 1
+
+
+def test_row_puts_the_predicted_offset_into_the_rule() -> None:
+    rule = Planted(varied(7))
+    for benchmark, mu in (("math", rule.mu("math")), ("gpqa", 0.0), ("aime", np.log(2))):
+        path = V5B.predict(rule, At("m3", benchmark))
+        assert isinstance(path, Path)
+        assert np.log(path.alpha) == pytest.approx(mu + delta_hat(rule, "m3"))
+    assert attempt(V5B.predict, Planted(varied(3)), At("m0", "math")) == Reason("too_few_models")
+
+
+# ---- V4
+
+
+def slow_loo_score(x: np.ndarray, y: np.ndarray, penalty: float, k: int | None) -> float:
+    """Model by model; models in rows."""
+    squared = 0.0
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        columns = np.arange(x.shape[1])
+        if k is not None:
+            r = [abs(np.corrcoef(x[rest, j], y[rest])[0, 1]) for j in columns]
+            columns = np.argsort(r)[::-1][:k]
+        squared += (y[i] - augmented_ridge(x[rest][:, columns], y[rest], x[i, columns], penalty)) ** 2
+    return float(1 - squared / np.sum((y - y.mean()) ** 2))
+
+
+def test_raw_features_are_not_scaled() -> None:
+    """A feature x and ridge lambda are 10 x and 100 lambda; standardised, x and 10 x are one."""
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(1, 7)), rng.normal(size=(7, 2))
+    assert loo_score(x, y, 1.0, scale="raw") == pytest.approx(loo_score(10 * x, y, 100.0, scale="raw"))
+    assert loo_score(x, y, 1.0) == pytest.approx(loo_score(10 * x, y, 1.0))
+    for scale in SCALES:  # both are centred: where a feature has its zero does not matter
+        assert loo_score(x + 3, y, 1.0, scale=scale) == pytest.approx(loo_score(x, y, 1.0, scale=scale))
+    rest, centre = x[0, 1:], x[0, 1:].mean()
+    slope = (rest - centre) @ y[1:, 0] / ((rest - centre) @ (rest - centre) + 1)
+    held_out = y[1:, 0].mean() + slope * (x[0, 0] - centre)
+    z, at = (rest - centre)[None, :, None], x[:, :1] - centre
+    assert ridge(z, y[1:, :1], at, 1.0) == pytest.approx([held_out])
+
+
+def test_without_a_penalty_a_constant_feature_does_no_harm() -> None:
+    rng = np.random.default_rng(7)
+    z, y, target = rng.normal(size=(1, 6, 2)), rng.normal(size=(6, 2)), rng.normal(size=(1, 2))
+    z -= z.mean(axis=1, keepdims=True)
+    both = ridge(np.concatenate([z, 0 * z]), y, np.concatenate([target, 0 * target]), 0.0)
+    lines = [np.polyval(np.polyfit(z[0, :, j], y[:, j], 1), target[0, j]) for j in range(2)]
+    assert both == pytest.approx(lines)
+
+
+@pytest.mark.parametrize("k", [None, 1, 2, 3])
+def test_loo_score_is_that_of_explicit_folds(k: int | None) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 7)) * 3 + 1, rng.normal(size=(7, 4))
+    expected = [slow_loo_score(x.T, column, 0.5, k) for column in y.T]
+    assert loo_score(x, y, 0.5, k) == pytest.approx(expected)
+
+
+def calibrated(count: int, seed: int = 2) -> dict[str, Pair]:
+    """Models with cells and sizes of their own."""
+    rng = np.random.default_rng(seed)
+    pairs = {}
+    for name, pair in varied(count, seed).items():
+        curves = {d: np.sort(rng.integers(50, 800, 5)).tolist() for d in ("math", "gpqa", "aime")}
+        cells = {d: pool(curve, curve[-1] + int(rng.integers(1, 90))) for d, curve in curves.items()}
+        pairs[name] = replace(pair, cells=cells, parameters=float(rng.integers(1, 20)) * 1e9)
+    return pairs
+
+
+def test_v4_features_by_hand() -> None:
+    pairs = calibrated(5)
+    table = v4(Planted(pairs)).features
+    curves = [pair.cells["gpqa"] for pair in pairs.values()]
+    y = [pair.log_alpha for pair in pairs.values()]
+    by_hand = {
+        "P0_b1": [c[data.DEFAULT][0] for c in curves],
+        "P0_b16": [c[data.DEFAULT][4] for c in curves],
+        "Pmax_b1": [max(c[data.DEFAULT][0], c[data.BEST][0]) for c in curves],
+        "Pmax_b16": [max(c[data.DEFAULT][4], c[data.BEST][4]) for c in curves],
+        "Dp": [c[data.DEFAULT][4] - c[data.DEFAULT][0] for c in curves],
+        "Hp": [max(c[data.DEFAULT][4], c[data.BEST][4]) - c[data.DEFAULT][4] for c in curves],
+    }
+    found = dict(table.select("feature", "pearson_r").iter_rows())
+    for name, values in by_hand.items():
+        assert found[f"gpqa__{name}"] == pytest.approx(np.corrcoef(values, y)[0, 1])
+    sizes = np.log([pair.parameters for pair in pairs.values()])
+    assert found["log_size"] == pytest.approx(np.corrcoef(sizes, y)[0, 1])
+    assert len(found) == 3 * 6 + 1
+    assert table["pearson_r"].abs().is_sorted(descending=True)
+    scores = dict(table.select("feature", "loo_pseudo_r2").iter_rows())
+    assert scores["log_size"] == pytest.approx(slow_loo_score(sizes[:, None], np.array(y), 1.0, None))
+
+
+def test_v4_null_holds_the_choice_of_the_feature() -> None:
+    """p and quantiles follow from the null frame; the observed score is that of the most correlated feature."""
+    rule = Planted(calibrated(6))
+    found = v4(rule)
+    paper = found.summary.row(0, named=True)
+    assert [paper[c] for c in ("scale", "selection", "k", "models")] == ["standardised", "all_models", 1, 6]
+    assert paper["loo_pseudo_r2"] == pytest.approx(found.features["loo_pseudo_r2"][0])
+    null = found.null["score"].to_numpy()
+    assert found.null["shuffle"].to_list() == list(range(1, SHUFFLES + 1))
+    assert paper["p"] == pytest.approx((1 + sum(s >= paper["loo_pseudo_r2"] for s in null)) / (SHUFFLES + 1))
+    assert [paper[q] for q in ("q05", "q50", "q95")] == pytest.approx(np.percentile(null, [5, 50, 95]).tolist())
+    assert found.summary["selection"].to_list() == (["all_models"] + ["in_fold"] * 3) * 2
+    raw = found.summary.row(4, named=True)
+    assert raw["loo_pseudo_r2"] == pytest.approx(found.features["loo_pseudo_r2_raw"][0])
+    assert raw["q95"] == pytest.approx(np.percentile(found.null["score_raw"], 95))
+    assert v4(rule).null.equals(found.null)
+
+
+def test_v4_leaves_out_what_a_model_lacks() -> None:
+    pairs = calibrated(5)
+    pairs["m1"] = replace(pairs["m1"], cells={**pairs["m1"].cells, "gpqa": None})
+    pairs["m2"] = replace(pairs["m2"], parameters=None)
+    table = v4(Planted(pairs)).features
+    assert "log_size" not in table["feature"].to_list()
+    lacking = table.filter(table["feature"].str.starts_with("gpqa__"))
+    assert lacking["reason"].to_list() == ["no_base"] * 6
+    assert lacking["loo_pseudo_r2"].is_null().all()
+    assert table.filter(table["feature"].str.starts_with("aime__"))["reason"].is_null().all()
+
+
+def test_v4_is_undefined_where_it_has_nothing_to_fit() -> None:
+    alike = {name: replace(pair, log_alpha=1.0) for name, pair in calibrated(6).items()}
+    for pairs, reason in ((alike, "constant"), (calibrated(3), "too_few_models")):
+        found = v4(Planted(pairs))
+        assert found.summary["reason"].to_list() == [reason] * 8
+        assert set(found.features["reason"]) == {reason}
+        assert found.null.is_empty()
+
+
+def test_v4_constant_feature_has_no_correlation() -> None:
+    pairs = {name: replace(pair, parameters=7e9) for name, pair in calibrated(6).items()}
+    row = v4(Planted(pairs)).features.row(-1, named=True)
+    assert (row["feature"], row["pearson_r"], row["reason"]) == ("log_size", None, "constant")
+    assert row["loo_pseudo_r2"] == pytest.approx(1 - (6 / 5) ** 2)
+
+
+def test_v4_uses_the_models_of_the_cohort_mean_alone() -> None:
+    rule = Planted(calibrated(7)).rule_without("m6")
+    six = Planted({name: pair for name, pair in calibrated(7).items() if name != "m6"})
+    assert v4(rule).features.equals(v4(six).features)

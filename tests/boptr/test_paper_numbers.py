@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from budget_paths import budget_path
+from planted_landscapes import budget_path
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
 from searchlens.boptr.extension import means_within_batches, seed_summary
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance

@@ -12,9 +12,9 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from budget_paths import budget_path
 from drawn import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 from figure_data import draw, write
+from planted_landscapes import budget_path
 from searchlens import catalogue
 from searchlens.analysis.claims import number
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model

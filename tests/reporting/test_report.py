@@ -2,6 +2,7 @@
 
 import html
 import re
+from contextlib import chdir
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -11,13 +12,25 @@ import jinja2
 import pytest
 
 import searchlens
-from conftest import Raw
+from conftest import Make, Raw
+from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import catalogue
 from searchlens.cli.main import main
-from searchlens.config import addons
+from searchlens.cli.options import cohort_of
+from searchlens.cli.stages.boptr import boptr
+from searchlens.cli.stages.figures import figures
+from searchlens.cli.stages.measures import measures
+from searchlens.cli.stages.overview import overview
+from searchlens.cli.stages.tables import tables
+from searchlens.cli.stages.transfer import transfer
+from searchlens.config import addons, check
+from searchlens.errors import InputError
+from searchlens.plan import Grid, needs
 from searchlens.reporting import captions
 from searchlens.reporting.report import report_page
+from searchlens.store import provenance, snapshots
 from small_results import finish
+from test_stage_sources import bring, rows
 
 FIGURE = """<?xml version="1.0"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">
@@ -113,3 +126,178 @@ def test_every_table_and_figure_has_a_caption(kind: str) -> None:
     folders = [REPORT / f"{kind}s", *(addon.captions / f"{kind}s" for addon in addons.addons())]
     captions = {path.stem for folder in folders if folder.exists() for path in folder.iterdir()}
     assert captions == set(catalogue.declared(kind))
+
+
+# ---- Samples below the largest budget, and tables and figures that fail: neither costs the report or the explorer
+
+
+DEFAULT = "topp0.95_t1.0"
+
+
+def few(raw: Raw, samples: int, deeper: dict[str, int]) -> Raw:
+    """The toy study, with other numbers of samples than its budgets 1, 2, 4 need."""
+    spec = {**raw["benchmarks"]["sums"], "samples": samples, "deeper": deeper, "regime": "math"}
+    quick = {"landscape": {"draws": 100}, "measures": {"draws": 100}, "equivalence": None}
+    return {**raw, **quick, "benchmarks": {"sums": spec}}
+
+
+def drawn(grid: Grid) -> None:
+    """The stages behind tables and measures, in the folder of the study."""
+    layout = grid.layout
+    for cell in grid.study.pair_cells:
+        figures(needs.figures(grid, *cell), layout, layout.figure(*cell, "any", "svg").parent)
+    overview(needs.overview(grid), layout, layout.study_figure("any", "svg").parent)
+
+
+@pytest.mark.parametrize(
+    ("samples", "deeper", "without", "short"),
+    [
+        (2, {}, "sums has 2 samples, the largest budget is 4", "at most 2 samples per question are not read at 4"),
+        (1, {}, "sums has 1 sample, the largest budget is 4", "at most 1 samples per question are not read at 2, 4"),
+        (2, {"temp_0.5": 4}, f"sums has 2 samples under {DEFAULT}, the largest budget is 4", "not read at 4"),
+        (2, {DEFAULT: 4}, "", "not read at 4"),
+        (4, {}, "", ""),
+    ],
+)
+def test_check_says_what_too_few_samples_leave_out(
+    raw: Raw, make_grid: Make, samples: int, deeper: dict[str, int], without: str, short: str
+) -> None:
+    grid = make_grid(few(raw, samples, deeper))
+    assert grid.study.without_boptr == without
+    assert len(grid.study.without_budgets) == bool(short)
+    assert short in "".join(grid.study.without_budgets)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.long
+def test_fewer_samples_than_the_largest_budget_reach_report_and_explorer(
+    raw: Raw, tmp_path: Path, samples: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = few(raw, samples, {})
+    results = finish(raw, tmp_path)
+    with chdir(tmp_path):
+        grid = Grid(check.validate(raw))
+        drawn(grid)
+        need = needs.boptr(grid)  # by hand, as `searchlens boptr` does it in a folder of landscapes
+        plan = cohort_of(need)
+        boptr(plan, need["options"].on(plan.benchmarks), grid.layout.landscapes, grid.layout)
+        transfer(plan, need["options"].on(plan.benchmarks), grid.layout.landscapes, grid.layout)
+        assert not [path for path in grid.layout.failures().rglob("*") if path.is_file()]
+    assert main(["report", str(results)]) == 0
+    assert main(["explore", str(results)]) == 0
+    assert "Not made" not in (results / "report.html").read_text()
+    capsys.readouterr()
+    with chdir(tmp_path):
+        assert main(["check", "--snapshot", str(snapshots.path_of(grid.config))]) == 0
+    said = capsys.readouterr().out
+    assert f"BOPTR is left out: sums has {samples} sample" in said
+    assert f"sums: policies with at most {samples} samples per question are not read at" in said
+
+
+@pytest.mark.long
+def test_sides_without_a_common_policy_have_every_figure(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
+    raw = few(raw, 4, {}) | {"study": {"pairs": [], "benchmarks": [], "imports": "all", "agreement": 0}}
+    raw["default_policy"] = None
+    for role, policy in (("base", "temp_0.5"), ("rl", DEFAULT)):
+        bring(make_grid(raw), tmp_path, role, rows(right=2, tokens=5, finish="stop"), policy=policy)
+    grid = make_grid(raw)
+    layout, sides = grid.layout, [grid.layout.landscape(f"theirs-{role}", "own") for role in ("base", "rl")]
+    for cell in grid.study.cells:
+        score_cell(grid, *cell, [], grid.scores(*cell))
+        landscape_cell(grid, "own", grid.scores(*cell), layout.landscape(*cell))
+    recovery_cell(grid, *sides, layout.recovery("theirs", "own"))
+    measures(needs.measures(grid), layout, fingerprint="0" * 12)
+    tables(needs.tables(grid), layout, layout, fingerprint="0" * 12)
+    drawn(grid)
+    assert grid.study.not_made == []
+    assert layout.study_figure("cover", "svg").stat().st_size
+
+
+EXTENSION = """
+from pathlib import Path
+
+from searchlens.catalogue import figure, table
+
+
+def fail(_context):
+    if Path("broken").exists():
+        raise ZeroDivisionError("it divides\\nby <zero>")
+
+
+@table("fragile", stage="study")
+def fragile(context):
+    from searchlens.reporting.tables.samples import health
+
+    fail(context)
+    return health(context)
+
+
+@figure("fragile_figure", stage="study")
+def numbers(context):
+    fail(context)
+    return context.cells[0].base
+
+
+def draw(numbers, context):
+    from searchlens.reporting.figures import style
+
+    return style.in_words(context.labels, "drawn")
+"""
+WHY = "ZeroDivisionError: it divides by <zero>"
+
+
+@pytest.mark.long
+def test_what_fails_is_named_and_costs_nothing_else(
+    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And is named no more as soon as it is made."""
+    (tmp_path / "own.py").write_text(EXTENSION)
+    raw = few(raw, 4, {}) | {"extensions": ["own.py"]}
+    results = finish(raw, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    grid = Grid(check.validate(raw))
+    drawn(grid)
+    snapshot = str(snapshots.save(grid.config))
+    assert not grid.layout.failures().exists()
+    tried = []
+    for there in (True, True, False):
+        Path("broken").touch() if there else Path("broken").unlink()
+        drawn(grid)
+        tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
+        assert main(["report", str(results)]) == main(["explore", str(results)]) == 0
+        capsys.readouterr()
+        assert main(["status", "--snapshot", snapshot]) == 0
+        status, page = capsys.readouterr().out, (results / "report.html").read_text()
+        assert (f"not made: table fragile: {WHY}; log: logs/tables.log" in status) is there
+        assert (f"not made: figure fragile_figure: {WHY}; log: logs/overview.log" in status) is there
+        assert (
+            "<strong>Not made:</strong> table fragile: ZeroDivisionError: it divides by &lt;zero&gt;" in page
+        ) is there
+        assert ('id="table-fragile"' in page, 'id="fragile_figure"' in page) == (not there, not there)
+        assert 'id="table-health"' in page
+        study = searchlens.open(results)
+        if there:
+            with pytest.raises(InputError, match="was not made"):
+                study.table("fragile")
+        else:
+            assert study.table("fragile").height == len(grid.study.cells)
+        tried.append(provenance.tried(grid.layout.failures("tables")))
+    assert tried == [1, 2, 2], "a failure runs the stage again, a success does not"
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_must_end_a_stage_ends_it(error: type[BaseException], tmp_path: Path) -> None:
+    found = provenance.Failures()
+    with pytest.raises(error), found.caught("table any", [tmp_path / "any.csv"]):
+        raise error
+    assert not found and not list(tmp_path.iterdir())
+
+
+def test_an_unreadable_landscape_ends_the_stage(raw: Raw, tmp_path: Path) -> None:
+    finish(raw, tmp_path)
+    with chdir(tmp_path):
+        grid = Grid(check.validate(raw))
+        grid.layout.landscape_frame("toy-rl", "sums", "points").write_text("no Parquet")
+        with pytest.raises(InputError, match="points"):
+            tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
+        assert not grid.study.not_made

@@ -42,9 +42,6 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     save(tables, context, output, output.failures("equivalence", "tables.json"), fingerprint, None)
 
 
-log = logging.getLogger(__name__)
-
-
 def on_embedded(grid: Grid, threads: int) -> list[ComparisonRow]:
     """Rows of all comparisons, policy by policy in the order of the configuration."""
     subject = Subject.of(grid, threads)

@@ -251,16 +251,13 @@ def write(design: Design, seed: int, output: Path) -> None:
     """
     files.require_writable(output)
     for cell in design.cells():
-        _write_cell(design, seed, cell, output / cell.checkpoint / cell.benchmark)
+        budgets = budgets_of(design, max(design.pools(cell).values()))
+        landscape = operating_points(scores(design, seed, cell), budgets=budgets, options=OPTIONS)
+        for name in ("points", "hits"):
+            file = output / cell.checkpoint / cell.benchmark / f"{name}.parquet"
+            files.replace(file, getattr(landscape, name).write_parquet)
     files.replace_text(output / TRUTH_FILE, json.dumps(Truth(design, seed).record(), indent=1) + "\n")
     write_plan(design.plan(), output / PLAN_FILE)
-
-
-def _write_cell(design: Design, seed: int, cell: Cell, folder: Path) -> None:
-    budgets = budgets_of(design, max(design.pools(cell).values()))
-    landscape = operating_points(scores(design, seed, cell), budgets=budgets, options=OPTIONS)
-    for name in ("points", "hits"):
-        files.replace(folder / f"{name}.parquet", getattr(landscape, name).write_parquet)
 
 
 def scores(design: Design, seed: int, cell: Cell) -> pl.DataFrame:

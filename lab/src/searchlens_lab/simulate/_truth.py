@@ -195,31 +195,15 @@ def planted_shares(design: Design, seed: int, cell: Cell, shares: Floats) -> Flo
 def power_law(solved: Floats, alpha: float, beta: float, uniform: Floats, exponential: Floats) -> Floats:
     """Probabilities of RL, such that b of its samples solve as much as alpha b^beta of Base, for every real b > 0.
 
-    Parameters
-    ----------
-    solved : ndarray, shape (questions,)
-        p, the probability that a sample of Base is right.
-    alpha : float
-        Positive.
-    beta : float
-        In [0, 1]. Above 1 Base would have to be made from RL.
-    uniform, exponential : ndarray, shape (questions,)
-        Draws from the uniform distribution on (0, 1) and from the standard exponential one.
+    ``solved``: p, the probability that a sample of Base is right. ``alpha``: positive. ``beta``: in [0, 1]; above 1
+    Base would have to be made from RL. ``uniform``, ``exponential``: draws from the uniform distribution on (0, 1) and
+    from the standard exponential one. All arrays have shape (questions,). Returns q, with mean of (1 - q)^b =
+    (1 - p)^(alpha b^beta) over the draws, for every p.
 
-    Returns
-    -------
-    ndarray, shape (questions,)
-        q, with mean of (1 - q)^b = (1 - p)^(alpha b^beta) over the draws, for every p.
-
-    Notes
-    -----
     With t = -log(1 - p) and S positive and stable of index beta, -log(1 - q) = (alpha t)^(1 / beta) S, because
-    E exp(-b S) = exp(-b^beta). S is drawn as by Kanter. At beta = 1, S = 1: RL is the best of alpha samples of Base. At
-    beta = 0 RL solves a question always, with probability 1 - (1 - p)^alpha, or never.
-
-    References
-    ----------
-    Kanter (1975), Ann. Probab. 3, 697-707; Bertoin (1999), Lect. Notes Math. 1717 (subordination).
+    E exp(-b S) = exp(-b^beta). S is drawn as by Kanter (1975), Ann. Probab. 3, 697-707; see Bertoin (1999), Lect. Notes
+    Math. 1717 (subordination). At beta = 1, S = 1: RL is the best of alpha samples of Base. At beta = 0 RL solves a
+    question always, with probability 1 - (1 - p)^alpha, or never.
     """
     angle = np.pi * uniform
     log_s = xlogy(beta, np.sin(beta * angle)) - np.log(np.sin(angle))

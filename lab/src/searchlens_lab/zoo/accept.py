@@ -125,7 +125,8 @@ def _cohort(records: Records) -> list[Check]:
     paths = {fit.path for fit in fits.values()}
     return [
         Check("floor on aime: anchor and five of seven", floors, floors["anchor"] and sum(floors.values()) >= 5),
-        Check("nonmath effect on anchor (else: no effect)", effects, any(map(_is_effect, effects.values()))),
+        Check("nonmath effect on anchor (else: no effect)", effects,
+              any(abs(value) >= 5 and low * high > 0 for value, (low, high) in effects.values())),
         Check("termination on olympiad, anchor: <= 85% and >= 95%", list(ends), ends[0] <= 85 and ends[1] >= 95),
         Check("spread of ln alpha >= 0.3", {n: round(f.alpha, 3) for n, f in fits.items()} | {"sd": round(spread, 3)},
               spread >= 0.3),
@@ -139,11 +140,6 @@ def _floor(records: Records, name: str) -> bool:
     first, last = scale * rl["1"], scale * rl["16"]  # type: ignore[index]
     rising = base["16"] < base["64"] < base["256"]  # type: ignore[index]
     return 3 <= first <= 8 and last - first <= 3 and bool(rising)
-
-
-def _is_effect(measured: tuple[float, tuple[float, float]]) -> bool:
-    value, (low, high) = measured
-    return abs(value) >= 5 and low * high > 0
 
 
 def _fit(records: Records, name: str) -> AlphaFit:

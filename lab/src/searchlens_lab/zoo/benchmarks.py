@@ -47,18 +47,14 @@ def build(name: str, role: Role, split: Split, seed: int, questions: int = 0) ->
     return problems
 
 
-def row(name: str, number: int, problem: Problem) -> dict[str, Any]:
-    """One line of a benchmark file."""
-    values: dict[str, Any] = {"id": f"{name}-{number:04d}", "question": problem.question, "gold": problem.gold}
-    if problem.checks:
-        values["checks"] = problem.checks
-    return values | {"tags": {"level": problem.level, "kind": problem.kind}}
-
-
 def write_rows(folder: Path, name: str, problems: Sequence[Problem], *, packed: bool = False) -> Path:
     """Write a benchmark as ``<name>.jsonl``, or ``<name>.jsonl.gz`` if ``packed`` or large; returns the file."""
-    lines = (json.dumps(row(name, i, problem)) for i, problem in enumerate(problems, start=1))
-    content = "".join(f"{line}\n" for line in lines).encode()
+    lines = []
+    for i, problem in enumerate(problems, start=1):
+        row: dict[str, Any] = {"id": f"{name}-{i:04d}", "question": problem.question, "gold": problem.gold}
+        row |= {"checks": problem.checks} if problem.checks else {}
+        lines.append(json.dumps(row | {"tags": {"level": problem.level, "kind": problem.kind}}) + "\n")
+    content = "".join(lines).encode()
     is_packed = packed or len(content) > _LARGE
     path = folder / (f"{name}.jsonl.gz" if is_packed else f"{name}.jsonl")
     path.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)

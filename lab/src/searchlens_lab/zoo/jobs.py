@@ -264,18 +264,9 @@ class Workshop:
     def do(self, job: str) -> None:
         """Do one job, resuming from its saved state if there is one."""
         started = time.monotonic()
-        kind, _, rest = job.partition("-")
-        name, _, side = rest.rpartition("-")
-        if kind == "corpus":
-            record = self._corpus(rest)
-        elif kind == "base":
-            record = self._base(rest)
-        elif kind == "rl":
-            record = self._rl(rest)
-        elif kind == "dev":
-            record = self._dev(name, side)
-        else:
-            record = self._levels()
+        kind, _, name = job.partition("-")
+        kinds = {"corpus": self._corpus, "base": self._base, "levels": self._levels, "rl": self._rl, "dev": self._dev}
+        record = kinds[kind](name)
         hardware = torch.cuda.get_device_name() if self.device.startswith("cuda") else "CPU"
         record |= {"hardware": hardware, "seconds": round(time.monotonic() - started, 1)}
         write_record(self.folder, job, record)
@@ -289,14 +280,9 @@ class Workshop:
         """The state of a training job. Its name holds a digest of the recipe: no other recipe resumes from it."""
         return StateFile(self.folder / "work" / f"{job}-{zlib.crc32(repr(recipe).encode()):08x}.pt", self.every)
 
-    def _recipe(self, family: str) -> Recipe:
-        return next(pair.recipe for pair in self.cohort.values() if pair.family == family)
-
-    def _tokenizer(self, family: str) -> PreTrainedTokenizerFast:
-        return AutoTokenizer.from_pretrained(self.folder / "work" / family, trust_remote_code=False)
-
     def _corpus(self, family: str) -> dict[str, Any]:
-        recipe, folder = self._recipe(family), self.folder / "work" / family
+        recipe = next(pair.recipe for pair in self.cohort.values() if pair.family == family)
+        folder = self.folder / "work" / family
         tokenizer = train_tokenizer(recipe)
         corpus = build_corpus(recipe, tokenizer.backend_tokenizer.to_str(), self.workers)
         tokenizer.save_pretrained(folder)
@@ -309,11 +295,12 @@ class Workshop:
         with np.load(self.folder / "work" / pair.family / "corpus.npz") as arrays:
             corpus = Tokens(**arrays)
         trained, curve = pretrain(corpus, pair.recipe, self.device, state_file)
-        models.save(trained, self._tokenizer(pair.family), self.folder / f"{name}-base")
+        tokenizer = AutoTokenizer.from_pretrained(self.folder / "work" / pair.family, trust_remote_code=False)
+        models.save(trained, tokenizer, self.folder / f"{name}-base")
         state_file.clear()
         return {"recipe": asdict(pair.recipe), "curve": curve}
 
-    def _levels(self) -> dict[str, Any]:
+    def _levels(self, _: str) -> dict[str, Any]:
         name, pair = next(iter(self.cohort.items()))
         model, tokenizer = self._load(f"{name}-base")
         questions = max(1, round(100 * self.scale))
@@ -365,9 +352,10 @@ class Workshop:
             _write(curve, points)
         return models.load(folder, self.device), json.loads(curve.read_text(encoding="utf-8"))
 
-    def _dev(self, name: str, side: str) -> dict[str, Any]:
+    def _dev(self, model_name: str) -> dict[str, Any]:
+        name, _, side = model_name.rpartition("-")
         pair = self.cohort[name]
-        model, tokenizer = self._load(f"{name}-{side}")
+        model, tokenizer = self._load(model_name)
         roles = {name: role for name, role in pair.recipe.roles.items() if side == "base" or name != "stem"}
         recipe = replace(pair.recipe, roles=roles)
         results = sample_roles(model, tokenizer.backend_tokenizer, recipe, "dev", tuple(POLICIES), self.scale)
@@ -384,10 +372,7 @@ class Workshop:
         recipe = replace(pair.recipe, roles={"math": pair.recipe.roles["math"]})
         curves: dict[str, Any] = {}
         for folder in sorted((self.folder / "steps").glob(f"{name}-*"), key=lambda path: int(path.name.split("-")[-1])):
-            model, tokenizer = (
-                models.load(folder, self.device),
-                AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
-            )
+            model, tokenizer = self._load(f"steps/{folder.name}")
             results = sample_roles(model, tokenizer.backend_tokenizer, recipe, "dev", (DEFAULT,), self.scale)
             curves[folder.name.split("-")[-1]] = summarise(results)["math"][DEFAULT]["pass_at"]
         return curves

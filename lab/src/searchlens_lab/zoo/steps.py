@@ -21,7 +21,6 @@ from matplotlib.patches import Patch
 
 from searchlens.analysis.frames import pick
 from searchlens.boptr import fit
-from searchlens.boptr.fit import Lattice
 from searchlens.config.boptr import DEFAULTS
 from searchlens.errors import InputError
 from searchlens.reporting.boptr.regimes import EXACT_COLOUR, STEP, TIED_COLOUR
@@ -115,16 +114,13 @@ def _solved(cell: Mapping[str, Any]) -> list[int]:
     return [cell["solved"][str(b)] for b in BUDGETS]
 
 
-def _lattice() -> Lattice:
-    alphas, betas = fit.alpha_grid(DEFAULTS.alpha_low, DEFAULTS.alpha_high), fit.beta_grid(DEFAULTS.beta_top)
-    return fit.lattice(tuple(alphas), tuple(betas), len(BUDGETS), DEFAULTS.rounding)
-
-
 def _fit(policies: Mapping[str, Sequence[int]], curve: Sequence[int], questions: int) -> dict[str, Any]:
     """The columns of one RL curve, from counts of solved questions."""
     base, target = np.array(list(policies.values()), float)[:, :, None], np.array(curve, float)[:, None]
-    best = fit.fit_locked(base, target, _lattice(), DEFAULTS.ties, FROZEN)
-    betas, least = fit.best_by_beta(base, target, _lattice())
+    alphas, betas = fit.alpha_grid(DEFAULTS.alpha_low, DEFAULTS.alpha_high), fit.beta_grid(DEFAULTS.beta_top)
+    lattice = fit.lattice(tuple(alphas), tuple(betas), len(BUDGETS), DEFAULTS.rounding)
+    best = fit.fit_locked(base, target, lattice, DEFAULTS.ties, FROZEN)
+    betas, least = fit.best_by_beta(base, target, lattice)
     excess = least[:, 0] - least.min()
     margins = (0, 1, NOISE * questions / 100)
     return {
