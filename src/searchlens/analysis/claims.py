@@ -123,7 +123,6 @@ EQUIVALENT = (
 """N*, of a row of ``analysis.equivalents.EQUIVALENTS``."""
 WORTH = (
     Claim("{rl} worth less than 1 base sample", _state("below")),
-    Claim("{rl} worth more than all {pool} base samples", _state("above")),
     Claim("{rl} worth {pool} or more base samples (both at the end of what was drawn)", _state("level")),
     Claim("{rl} worth {equivalent} base samples"),
 )

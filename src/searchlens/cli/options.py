@@ -198,7 +198,7 @@ class Commands(Parser):
         common = sub.add_argument_group("options of most commands")
         sub.set_defaults(run=run, starts_study=False, is_named=False, named=str)
         if is_configured:
-            more = "a file merged over those of the study's folder; may be repeated"
+            more = "a YAML file whose keys replace those of the study; may be repeated"
             common.add_argument("--config", action="append", default=[], metavar="YAML", help=more)
             more = "snapshot of a run, instead of YAML files" if self._of_stages else argparse.SUPPRESS
             given = os.environ.get(snapshots.VARIABLE, "")
@@ -211,7 +211,7 @@ class Commands(Parser):
 
 def _common_options(group: argparse._ActionsContainer) -> None:
     """What stands before a command or after it, without defaults, which would overwrite what stands before."""
-    text = f"folder of the study, where paths start, too (default: ${STUDY_VARIABLE}, or the present folder)"
+    text = f"folder of the study; relative paths begin there (default: ${STUDY_VARIABLE}, or the present folder)"
     group.add_argument("-C", dest="study", metavar="DIR", default=argparse.SUPPRESS, help=text)
     either = group.add_mutually_exclusive_group()
     for name, level, text in (

@@ -123,7 +123,7 @@ def _add_compare(command: Commands) -> None:
     sub.shared("--json")
     text = "grader (docs/grading.md), or recorded[:SCORER]: the logs' verdicts (default: math or choice, by the golds)"
     sub.text("--grader", "NAME", text)
-    sub.text("--benchmark", "NAME", "key of benchmarks of a study (-C DIR), whose golds count")
+    sub.text("--benchmark", "NAME", "benchmark of a study (-C DIR), whose right answers are taken")
     sub.text("--base-model", "NAME", "model of Base, if its files have several")
     sub.text("--rl-model", "NAME", "model of RL, if its files have several")
     sub.choice("--failed", "what to do with failed requests and missing samples", "drop", "wrong", "unequal")
