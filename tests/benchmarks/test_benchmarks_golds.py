@@ -18,7 +18,7 @@ def test_another_count_names_the_known_ones_and_their_sources(tmp_path: Path) ->
     path = written(tmp_path, [CHOICE_LAYOUTS["letter"]])
     with pytest.raises(InputError) as error:
         benchmarks.load(path, family="mmlu_stem")
-    assert f"{path} has 1 questions; MMLU-STEM has 3153 (the hub" in error.value.message
+    assert f"{path} has 1 question; MMLU-STEM has 3153 (the hub" in error.value.message
     assert "; 3018 (Qwen2.5-Math and DeepSeek-Math" in error.value.message
     assert "check: false" in error.value.hint
     assert len(read(path, "mmlu_stem")) == 1
@@ -191,4 +191,4 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_own: Path) -> No
     assert f"    gone: not here: {tmp_path}/gone.jsonl" in lines
     assert "    math: not here: dataset HuggingFaceH4/MATH-500@main is not pinned" in lines
     assert "    on the hub: Idavidrein/gpqa gpqa_diamond (train); gated, give your own file" in lines
-    assert "mine.jsonl, 1 file: 1 questions" in lines[-1]
+    assert "mine.jsonl, 1 file: 1 question" in lines[-1]

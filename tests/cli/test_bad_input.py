@@ -212,7 +212,7 @@ def test_a_study_folder_that_is_not_there_is_refused(folder: Path, capsys: Said)
         (["plan", "--snapshot", "pipe"], "", "cannot read pipe: it is a named pipe"),
         ([part.replace("mine", "pipe") for part in samples(pair="p")], "", "cannot read pipe: it is a named pipe"),
         (
-            ["power", "pipe", "--gap", "1", "--models", "3", "--questions", "4"],
+            ["sample-size", "pipe", "--gap", "1", "--models", "3", "--questions", "4"],
             "",
             "cannot read pipe: it is a named pipe",
         ),

@@ -69,7 +69,7 @@ def examples() -> Iterator[tuple[str, str]]:
 def test_every_example_is_a_command(name: str, line: str) -> None:
     """Its names are those of the study that `searchlens init` writes."""
     program, *arguments = shlex.split(line)
-    assert program == "searchlens" and len(line) <= 130
+    assert program == "searchlens" and len(line) <= 140
     args = parser().parse_args(arguments)
     assert args.command == name
     config = Path(__file__).parents[2] / "config"
@@ -96,7 +96,7 @@ def test_the_example_is_the_end_of_the_help(capsys: Said) -> None:
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("power", ["--question-sd", "--sample-sd", "--model-sd", "--shared"]),
+        ("sample-size", ["--question-sd", "--sample-sd", "--model-sd", "--shared"]),
         ("compare", ["--id-key", "--question-key", "--gold-key"]),
     ],
 )
@@ -181,7 +181,7 @@ def test_a_fresh_folder_is_asked_for_its_checkpoints_first(new: Path, capsys: Sa
         (["sample-size", "--gap", "-1", "--models", "3", "--questions", "4"], 2, "--gap: -1.0; allowed", ""),
         (["sample-size", "--gap", "1", "--models", "1", "--questions", "4"], 2, "--models: 1; ", ""),
         (
-            ["power", "no", "--gap", "1", "--models", "3", "--questions", "4"],
+            ["sample-size", "no", "--gap", "1", "--models", "3", "--questions", "4"],
             2,
             "no: No such file or directory\n",
             "docs/",

@@ -218,7 +218,8 @@ def test_one_model_does_not_tell_how_models_differ() -> None:
 
 
 def test_command_prints_what_would_suffice(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "power --gap 1.5 --models 7 --questions 500 60 --question-sd 10 --sample-sd 10 --model-sd 1 --shared 0"
+    arguments = "sample-size --gap 1.5 --models 7 --questions 500 60"
+    arguments += " --question-sd 10 --sample-sd 10 --model-sd 1 --shared 0"
     assert main(arguments.split()) == 0
     text = capsys.readouterr().out
     expected = power(Design((500, 60), 7), Components(10, 10, 1, 0), 1.5)
@@ -228,7 +229,7 @@ def test_command_prints_what_would_suffice(capsys: pytest.CaptureFixture[str]) -
 
 def test_what_no_number_of_questions_reaches_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Models differ by three points: neither questions nor seeds make up for that."""
-    arguments = "power --gap 1 --models 3 --questions 50 --model-sd 3"
+    arguments = "sample-size --gap 1 --models 3 --questions 50 --model-sd 3"
     assert main(arguments.split()) == 0
     text = capsys.readouterr().out
     for name in ("questions", "seeds"):

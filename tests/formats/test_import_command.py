@@ -277,7 +277,7 @@ def test_a_log_of_verdicts_goes_all_the_way_to_tables(raw: dict[str, Any], make_
         by_question = pl.read_parquet(grid.scores(*cell)).group_by("question").agg(pl.col("correct").sum())
         assert by_question.sort("question")["correct"].to_list() == [*right]
         points = pl.read_parquet(grid.layout.landscape(*cell) / "points.parquet")
-        assert points.filter(metric="P", estimator="expected", budget=1)["value"].item() == pytest.approx(
+        assert points.filter(metric="P", estimator="unbiased", budget=1)["value"].item() == pytest.approx(
             sum(right) / 20
         )
         assert grid.study.without_agreement(*cell) == "the verdicts are those of the log (recorded:pass,none)"

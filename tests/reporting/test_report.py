@@ -76,7 +76,7 @@ def test_a_reader_first_sees_the_headline_health_and_pass_curves(results: Path) 
     page = report_page(searchlens.open(results))
     places = [page.index(part) for part in ("neither leads surely", "table-health", '<figure id="pass_curves"')]
     assert places == sorted(places) and places[-1] < page.index('<section id="study">')
-    assert "How much of what it gains was" in page[page.index('<section id="reading">') :]
+    assert "How much of what RL gains" in page[page.index('<section id="reading">') :]
 
 
 def test_captions_name_their_pair_and_benchmark(results: Path) -> None:

@@ -438,7 +438,7 @@ def test_ids_and_shards_are_the_same_with_and_without(searched: Raw, make_grid: 
         opened.traces(*CELL, "greedy")
     found = verify(grid.layout.results)
     assert (found.traces, found.damaged, found.notes) == (1, [], [])
-    assert "1 traces" in found.counts
+    assert "1 trace " in found.counts
 
 
 @pytest.mark.parametrize(
