@@ -295,7 +295,7 @@ SOUND_YAML = {
     "BOM": b"\xef\xbb\xbfseed: 42\n",
     "Windows lines": b"seed: 42\r\nsamples: 4\r\n",
     "comment": "# é, 漢字\nseed: 42\n".encode(),
-    "alias": b"budgets: &b [1, 2, 4]\nreadings: {null_k: *b}\n",
+    "alias": b"budgets: &b [1, 2, 4]\nmeasures: {null_k: *b}\n",
     "JSON": b'{"seed": 42}\n',
 }
 CONFIGURED = ("check", "plan", "status", "summary", "prune", "verify", "snapshot", "record", "imports", "pin")
