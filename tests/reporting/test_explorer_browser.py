@@ -338,11 +338,11 @@ def test_the_mark_under_the_keys_and_the_pointer_reads_as_its_point(tab: Tab, re
     tab.go(f"{CELL}?side=base&p={DEFAULT}&n=2")
     (row,) = points.filter(policy=DEFAULT, budget=2, metric="P", estimator="unbiased").to_dicts()
     shown = f"pass@k {percent(row['value'])} [{100 * row['lo']:.1f}, {100 * row['hi']:.1f}]"
-    assert shown in tab.text(".estimator")
+    assert shown in tab.text(".readout")
     tab.page.locator(".chart[tabindex]").focus()
     tab.page.keyboard.press("ArrowRight")
     (row,) = points.filter(policy=DEFAULT, budget=4, metric="P", estimator="unbiased").to_dicts()
-    assert f"pass@k {percent(row['value'])} [" in tab.text(".estimator") and "4 samples" in tab.text(".estimator")
+    assert f"pass@k {percent(row['value'])} [" in tab.text(".readout") and "4 samples" in tab.text(".readout")
     assert tab.page.evaluate("location.hash").endswith("n=4")
 
 
@@ -498,7 +498,7 @@ def test_the_matrix_is_walked_and_opened_by_keys(inlined: Tab) -> None:
     canvas.focus()
     inlined.page.keyboard.press("ArrowDown")
     inlined.page.keyboard.press("ArrowRight")
-    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'estimator')]")
+    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'readout')]")
     inlined.page.keyboard.press("Enter")
     inlined.page.wait_for_function("location.hash.includes('/q/q4')")
 
