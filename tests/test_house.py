@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -224,3 +226,16 @@ def strings_of(path: Path) -> Iterator[str]:
             for side in (node.left, node.right):
                 if isinstance(side, ast.Constant) and isinstance(side.value, str):
                     yield f"/{side.value}/"
+
+
+def test_what_changed_decides_which_suites_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file all that it imports counts, of a folder all that is in it; without a known commit everything runs."""
+    changed = runpy.run_path(str(PACKAGE.parents[1] / ".ci/changed"))["main"]
+    suite = "tests/engines/test_engine_contract.py"
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 128, ""))
+    assert changed("unknown", suite) == 0
+    for name, status in {"src/searchlens/engines/base.py": 0, "src/searchlens/boptr/fit.py": 1, "docs/x.md": 1}.items():
+        listed = subprocess.CompletedProcess([], 0, f"{name}\n")
+        monkeypatch.setattr(subprocess, "run", lambda *_, listed=listed, **__: listed)
+        assert changed("known", suite, "profiles") == status, name
+        assert changed("known", str(Path(name).parent)) == 0

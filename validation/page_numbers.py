@@ -111,7 +111,7 @@ Quoted = Iterator[tuple[str, str]]
 """A number as pages print it, and what it is."""
 
 
-def quoted_of_readouts() -> Quoted:
+def quoted_of_counts() -> Quoted:
     """From the committed counts alone."""
     base, rl = (pool(recorded(f"{ANCHOR}-{side}", "math")) for side in ("base", "rl"))
     yield from quoted_worth("toy math, anchor", base, rl)
@@ -209,7 +209,7 @@ def main() -> None:
 
 def write_quoted(tables: Path) -> None:
     """The quoted numbers as comma-separated values, once all are there."""
-    found = {"estimates": quoted_of_readouts(), "zoo-tables": quoted_of_tables(tables)}
+    found = {"recorded counts": quoted_of_counts(), "zoo-tables": quoted_of_tables(tables)}
     rows = [(*row, source) for source, quoted in found.items() for row in quoted]
     pl.DataFrame(rows, ["number", "what", "from"], orient="row").write_csv(ROOT / "docs/findings.csv")
 

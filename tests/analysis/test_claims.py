@@ -193,18 +193,26 @@ def test_every_cell_is_counted_once_in_the_title_of_pass_at_k(seed: int) -> None
     assert passes == sum(claims.say(claims.PASSING, row).startswith("Base passes") for row in rows)
 
 
+def check_in_short(text: str, most: dict[str, Any]) -> None:
+    """Who is ahead with the most samples is said where the interval says it."""
+    ahead = next((side for side in ("RL", "Base") if f" {side} solves more:" in text), None)
+    assert (ahead is None) == is_open(most) == ("it is open" in text)
+    assert ahead is None or (ahead == "RL") == (most["value"] > 0)
+
+
 @seeded
 def test_sentences_are_true_of_random_frames(seed: int) -> None:
     """Each sentence's condition, and its numbers, from the frames; nothing is identified that the frames leave open."""
     frames = random_frames(np.random.default_rng(seed))
     said = {each.measure: each for each in statements(frames, policy="given")}
-    assert len(said) == 11
+    assert len(said) == 12
     known = {measure for measure, each in said.items() if not each.can.startswith("not identified")}
     passes = {row["k"]: row for row in rows_of(frames, "pass@k")}
     last = max(passes)
     named = sorted({min(k, last) for k in (1, 16)})
     shown = [f"{100 * passes[k]['value']:+.1f}".replace("-", "\u2212") for k in named]
     assert re.findall(r"(\S+) \[", said["pass@k"].can) == [re.sub(r"^[+−]0\.0$", "+0.0", x) for x in shown]
+    check_in_short(said["in short"].can, passes[last])
     sides = re.search(r"which side solves more at (.*?) samples?;", said["pass@k"].cannot)
     assert numbers(sides[1] if sides else "") == [k for k in named if is_open(passes[k])]
     worth = frames["equivalents"].filter(pl.col("budget").is_in(named)).to_dicts()

@@ -130,5 +130,5 @@ def test_the_pages_quote_no_other_number(printed: str) -> None:
 
 def test_the_list_of_numbers_is_that_of_the_committed_counts() -> None:
     """The rest of it needs `make zoo-tables`."""
-    listed = pl.read_csv(ROOT / "docs/findings.csv", infer_schema=False).filter(pl.col("from") == "estimates")
-    assert listed["number"].to_list() == [number for number, _ in loaded("page_numbers").quoted_of_readouts()]
+    listed = pl.read_csv(ROOT / "docs/findings.csv", infer_schema=False).filter(pl.col("from") == "recorded counts")
+    assert listed["number"].to_list() == [number for number, _ in loaded("page_numbers").quoted_of_counts()]

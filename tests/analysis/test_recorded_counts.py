@@ -59,7 +59,7 @@ def through_a_file(kept: pl.DataFrame, tmp_path: Path) -> pl.DataFrame:
 
 
 HELD = pl.col("metric").is_in(metric_schemas.recorded())
-"""Points that estimates hold: those of metrics declared with ``recorded``."""
+"""Points that recorded counts hold: those of metrics declared with ``recorded``."""
 BY_QUESTION = pl.col(
     *("policy", "question", "budget", *metric_schemas.recorded(hits=True)),
     *(f"{name}_unbiased" for name in metric_schemas.recorded(compared=True)),
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def elsewhere(raw: Raw, make_grid: Make) -> Grid:
-    """The study on another machine, which has its estimates but not its samples."""
+    """The study on another machine, which has its recorded counts but not its samples."""
     study = {**raw["study"], "recorded_counts": "kept"}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 

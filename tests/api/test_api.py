@@ -384,6 +384,20 @@ def test_wrong_arrays_are_refused(arguments: tuple[Any, ...], why: str) -> None:
         searchlens.compare(*sides, **options)
 
 
+@pytest.mark.parametrize(
+    ("base", "rl", "says"),
+    [
+        ([[0, 0]] * 9, [[0, 0]] * 9, "Neither side solves any question."),
+        ([[0]] * 9, [[1]] * 9, "With 1 sample, RL solves more: "),
+        ([[1, 0]] * 9, [[1, 0]] * 9, "1 RL sample is worth 1.0 "),
+    ],
+)
+def test_a_comparison_begins_with_the_answer(base: list[list[int]], rl: list[list[int]], says: str) -> None:
+    """Of one sample each, no number of samples is named."""
+    short = searchlens.compare(base, rl, draws=100).statements[0]
+    assert short.measure == "in short" and short.can.startswith(says)
+
+
 def test_wrong_key_is_read_from_verdicts_against_other_golds() -> None:
     """One of two questions has one sample of four that a wrong key accepts: half of 1/4 at one sample."""
     wrong_key = [[True, False, False, False], [False] * 4]

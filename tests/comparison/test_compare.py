@@ -233,6 +233,7 @@ def test_two_sides_that_solve_nothing_say_so_with_a_text_and_its_gold(tmp_path: 
     found = compared(gpqa(tmp_path / "base", 0, 0), gpqa(tmp_path / "rl", 0, 1))
     assert {side.health.reason for side in found.sides} == {"neither side solves any of 6 questions (golds? grader?)"}
     assert {side.health.level for side in found.sides} == {"not interpretable"}
+    assert rendered(found, 80).startswith("not interpretable. Base: ")
     assert "RL: temp_1.0, question 0, sample 0, finish unknown: 'Take 0: the answer is (A).', gold 'D'" in found.notes
     named = compared(gpqa(tmp_path / "a", 0, 0, task="gpqa"), gpqa(tmp_path / "b", 0, 1, task="gpqa"))
     assert not any("Take 0" in note for note in named.notes), "a gated benchmark"

@@ -164,7 +164,7 @@ def test_tables_of_a_study(cell: figure_data.Cell) -> None:
 @pytest.mark.parametrize("estimator", ["first_k", "unbiased"])
 @pytest.mark.long
 def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, estimator: str) -> None:
-    """Under both estimates, since that of all samples has intervals from draws."""
+    """Under both estimators, since that of all samples has intervals from draws."""
     labels = Labels(pair="pair", benchmark="math", questions=60, estimator=estimator)
     of_pair = PairContext(labels=labels, prefill=prefill_of(cell), **vars(cell))
     of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)], measures_data.frames())

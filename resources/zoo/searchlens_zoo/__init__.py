@@ -1,1 +1,1 @@
-"""Weights, benchmarks and recorded readouts of the micro pair of searchlens: data alone, no code."""
+"""Weights, benchmarks and recorded counts of the micro pair of searchlens: data alone, no code."""

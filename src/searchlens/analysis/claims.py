@@ -102,12 +102,15 @@ def samples(budgets: Sequence[int]) -> str:
 
 
 def located(claims: Sequence[Claim], row: Row) -> str:
-    """A claim of ``EQUIVALENT``, ``WORTH`` or ``MEETING`` about a row of the frame, such as ``3.5 [2.9, 4.2]``."""
+    """A claim of ``EQUIVALENT`` or ``MEETING`` about a row of the frame, such as ``3.5 [2.9, 4.2]``."""
     row = {**row, "ends": bracket(row["lo"], row["hi"], 1, lo_open=row["lo_open"], hi_open=row["hi_open"])}
-    if claims is WORTH:
-        rl = "1 RL sample is" if row["budget"] == 1 else f"{row['budget']} RL samples are"
-        row = {**row, "rl": rl, "equivalent": say(EQUIVALENT, row)}
     return say(claims, row)
+
+
+def worth(row: Row) -> str:
+    """The same of ``WORTH``, such as ``1 RL sample is worth 3.5 [2.9, 4.2] base samples``."""
+    rl = "1 RL sample is" if row["budget"] == 1 else f"{row['budget']} RL samples are"
+    return say(WORTH, {**row, "rl": rl, "equivalent": located(EQUIVALENT, row)})
 
 
 def _state(name: str) -> Callable[[Row], bool]:
@@ -211,6 +214,11 @@ def _insignificant(name: str) -> Claim:
 
 
 CAN: Mapping[str, Sequence[Claim]] = {
+    "in short": [
+        Claim("Neither side solves any question.", _has("nothing")),
+        Claim("{worth}With {last}, {leader} solves more: RL − Base is {found}.", _has("leader")),
+        Claim("{worth}With {last} it is open which side solves more: RL − Base is {found}."),
+    ],
     "pass@k": [Claim("RL − Base is {found}.")],
     "budget equivalents": [
         Claim("not identified: {found}.", lambda row: len(row["beyond"]) == len(row["shown"])),
@@ -254,6 +262,7 @@ CAN: Mapping[str, Sequence[Claim]] = {
 }
 """By measure, of what ``comparison.statements`` gathers: the first that holds is said. Exponents are in that module."""
 CANNOT: Mapping[str, Sequence[Claim]] = {
+    "in short": [Claim("what other questions, other sampling or another training run would give")],
     "pass@k": [
         Claim("which side solves more at {open}", _has("open")),
         Claim("anything beyond {last}, or about another training run"),

@@ -1,4 +1,4 @@
-"""How many samples gave each answer, question by question: all that the order-free measures of a pool are made of."""
+"""How many samples gave each answer, question by question: all that the measures of a pool are made of."""
 
 from __future__ import annotations
 

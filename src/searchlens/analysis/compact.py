@@ -1,6 +1,6 @@
 """Recorded counts of a landscape (``store.recorded_counts.COMPACT``), from which it is rebuilt without the samples.
 
-Whatever is read question by question is stored question by question: the prefix counts as bits, and the sizes of the
+Whatever is read question by question is stored question by question: first-k estimates as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
 with their intervals, in single precision: enough to recover the whole number that a mean of counts comes from. The
 expectations of B and T of single questions are not stored. docs/data.md describes the columns.
@@ -38,7 +38,7 @@ from searchlens.store.recorded_counts import COMPACT, COMPACT_POINT, recorded
 OF_CLASSES = ("P", "Q", "distinct")
 """Metrics whose expectations over independent samples follow from the sizes of the answer classes."""
 
-_MOST_BUDGETS = 16  # bits of the prefix counts
+_MOST_BUDGETS = 16  # bits of the first-k estimates
 
 
 def compact(
@@ -137,7 +137,7 @@ def expand(
 ) -> tuple[Landscape, pl.DataFrame]:
     """The landscape that ``operating_points`` reads from the samples, and the votes of ``plain_votes``.
 
-    ``options`` and ``seed`` are those with which ``compact`` was called. Prefix counts and counts are the same, all
+    ``options`` and ``seed`` are those with which ``compact`` was called. First-k estimates and counts are the same, all
     other values equal to single precision; without plain strings there are no votes. B_unbiased and T_unbiased of
     ``hits`` are null.
     Metrics that were neither recorded nor derive from recorded ones are left out of ``points``, and null in ``hits``.

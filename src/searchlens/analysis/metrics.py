@@ -11,7 +11,7 @@ There are three ways to declare a metric (``points.Metric`` lists the options):
     A class with static methods ``first_k`` and ``unbiased``, or without ``unbiased`` where there is no closed form.
     Arguments: the pool, budgets n as an array of int, and ``LandscapeOptions``. Result: shape (rows, budgets).
 
-A row is one question under one policy. NaN means that an estimator is unknown.
+A row is one question under one policy. NaN means that an estimate is unknown.
 """
 
 from __future__ import annotations

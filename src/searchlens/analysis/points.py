@@ -56,7 +56,7 @@ class Metric:
     drawn: bool = False
     """Tables and figures show it; needs ``compared`` and an expectation."""
     recorded: bool = False
-    """Recorded counts hold it, so changing this changes their format (``store.metrics.COMPACT``). Without effect on
+    """Recorded counts hold it, so changing this changes their format (``recorded_counts.COMPACT``). Without effect on
     the metrics of extensions."""
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Metric:
         return self.per_sample is not None or hasattr(self.definition, "unbiased")
 
     def first_k(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
-        """Estimator of the first n samples, of a metric that is not derived; shape (rows, budgets)."""
+        """Estimate from the first n samples, of a metric that is not derived; shape (rows, budgets)."""
         if self.per_sample:
             values = self.definition(pool).cumsum(axis=1)[:, budgets - 1]
             values = values / budgets if self.per_sample == "mean" else values
@@ -237,7 +237,7 @@ def operating_points(
     ``truncated`` and T where it is not known how any sample ended. Ties in B and T: the earlier sample under
     ``first_k``, shared under ``unbiased``.
 
-    The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null
+    The first-k counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null
     and the interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The
     expected vote of pools above 512 samples is null.
 

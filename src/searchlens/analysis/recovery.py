@@ -56,7 +56,7 @@ class Curves:
     points: list[Point]
     """List of (policy, budget). Operating points in the order of the landscape."""
     credit: Floats
-    """Estimator of each question, in [0, 1]. Shape (points, questions)."""
+    """Estimate of each question, in [0, 1]. Shape (points, questions)."""
 
     @cached_property
     def values(self) -> Floats:

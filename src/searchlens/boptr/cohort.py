@@ -291,7 +291,7 @@ def dense_landscape(landscape: Landscape, estimator: Estimator = "unbiased") -> 
 def _require_complete(
     points: Mapping[tuple[str, int], int], solved: npt.NDArray[np.float32], votes: npt.NDArray[np.float32] | None
 ) -> None:
-    """Every question has an estimator and, where votes are read, a vote."""
+    """Every question has an estimate and, where votes are read, a vote."""
     questions = solved.shape[1]
     for (name, n), row in points.items():
         if missing := int(np.isnan(solved[row]).sum()):

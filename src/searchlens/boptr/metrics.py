@@ -31,7 +31,7 @@ sample, since a text that does not finish is not right, so T is read at the larg
 names none, and at larger ones some sample nearly always finishes. If one sample is all there is, there is no record for
 T, and the rate alone decides.
 
-``base``, ``rl``, ``rl_minus_base``, ``lo``, ``hi`` are proportions. The interval of an estimator is a paired bootstrap
+``base``, ``rl``, ``rl_minus_base``, ``lo``, ``hi`` are proportions. The interval of an estimate is a paired bootstrap
 over questions; that of a rate is square-and-add of the two rates' intervals. Both contain the difference and have a
 width (``uncertainty.with_width``). ``decision``: ``yes``, the interval lies above 0, for ``base_recovery`` below 0;
 ``no``, on the other side; ``undecided``, it contains 0. ``detail`` of ``base_recovery``: ``ahead``, ``reached`` (the

@@ -95,7 +95,7 @@ def words(
 
 
 def _labelled(frame: pl.DataFrame, estimator: Estimator) -> pl.DataFrame:
-    """The frame with a last column ``estimator``; T always is prefix, and rates are no estimates of n samples."""
+    """The frame with a last column ``estimator``; T always is first_k, and rates are no estimates of n samples."""
     label = pl.lit(estimator)
     if "signature" in frame.columns:
         label = pl.when(metric="T").then(pl.lit("first_k")).when(pl.col("budget").is_not_null()).then(label)

@@ -159,7 +159,7 @@ def required(
 def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
     """Each question's part in the error of a cell, in percentage points, shape (questions, seeds); their mean is it.
 
-    It is 100 mean_b sign(d_b) (predicted - target), of counts in [0, 1], shape (budgets, questions, seeds), where d_b
+    It is 100 mean_b sign(d_b) (predicted - target), of shares in [0, 1], shape (budgets, questions, seeds), where d_b
     is the difference of the means over questions and seeds. This is the error linearised at d_b. If d_b is within its
     noise of zero, the spread of the error is smaller.
     """

@@ -86,16 +86,17 @@ def _known_benchmark(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def rendered(found: LogComparison, width: int) -> str:
-    """All tables, then a sentence on what each measure can and cannot say, wrapped at ``width`` cells."""
+    """The answer in short, all tables, then what each measure can and cannot say, wrapped at ``width`` cells."""
     from searchlens.comparison.sections import remarks, sections
     from searchlens.comparison.statements import told
 
     width = max(40, width)
-    lines: list[str] = []
+    short, *others = told(found.statements)
+    lines = [*wrapped(short.can, width), ""]
     for section in sections(found):
         lines += [*_section(section, width), ""]
     lines.append("What these data can and cannot say")
-    for each in told(found.statements):
+    for each in others:
         lines += wrapped(f"{each.measure}: {each.can}", width)
         lines += wrapped(f"  cannot say: {each.cannot}", width) if each.cannot else []
     notes = [line for note in remarks(found) for line in wrapped(f"note: {note}", width)]

@@ -132,7 +132,11 @@ class LogComparison:
     @property
     def statements(self) -> tuple[Statement, ...]:
         """What each measure can and cannot say: those of the measures, then of the verdicts and of the samples."""
-        return (*self.comparison.statements, self._graders(), self._health())
+        short, *others = self.comparison.statements
+        broken = [f"{side.title}: {'; '.join(side.health.broken)}" for side in self.sides if side.health.broken]
+        if broken:
+            short = Statement(short.measure, f"not interpretable. {'. '.join(broken)}.", "")
+        return (short, *others, self._graders(), self._health())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain types, for JSON. Texts are left out."""

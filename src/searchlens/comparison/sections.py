@@ -196,11 +196,13 @@ def page(found: LogComparison) -> str:
     base, rl = found.sides
     judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
     drawn = f"{counted(base.samples, 'sample')} of Base and {rl.samples:,} of RL"
+    short, *others = told(found.statements)
     return pages.rendered(
         "comparison/page.html.j2",
         title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
         head=f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
-        statements=[(each.measure, each.can, each.cannot) for each in told(found.statements)],
+        short=short.can,
+        statements=[(each.measure, each.can, each.cannot) for each in others],
         picture=picture(found.comparison),
         sections=sections(found),
         examples=list(_examples(found)),

@@ -15,8 +15,8 @@ from searchlens.analysis.frames import pick
 from searchlens.analysis.measures import BASE, DIFFERENCE, RL, WITHOUT_WRONG_KEY, WRONG_KEY
 
 ORDER = (
-    *("pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "wrong_key", "entropy"),
-    *("second run", "variance", "extrapolation"),
+    *("in short", "pass@k", "budget equivalents", "exponents", "support", "reliability", "guessing", "wrong_key"),
+    *("entropy", "second run", "variance", "extrapolation"),
 )
 Frames = Mapping[str, pl.DataFrame]
 Fact = Mapping[str, Any]
@@ -96,6 +96,18 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> str:
 # ---- what claims about each measure ask for
 
 
+def _in_short(frames: Frames, policy: str) -> Fact:
+    last = _rows(frames, "pass@k")[-1]
+    worth = pick(frames["equivalents"], policy=policy).sort("budget").row(0, named=True)
+    return {
+        "worth": f"{claims.worth(worth)}. " if worth["pool"] > 1 else "",
+        "leader": claims.leader(last["lo"], last["hi"]),
+        "last": claims.samples([last["k"]]),
+        "found": _difference(last),
+        "nothing": {row["value"] for side in (BASE, RL) for row in _rows(frames, "pass@k", side)[-1:]} == {0},
+    }
+
+
 def _pass_at_k(frames: Frames, _: str) -> Fact:
     rows = _rows(frames, "pass@k")
     named = _named(rows)
@@ -106,7 +118,7 @@ def _pass_at_k(frames: Frames, _: str) -> Fact:
 def _equivalents(frames: Frames, policy: str) -> Fact:
     shown = _named(pick(frames["equivalents"], policy=policy).to_dicts(), "budget")
     beyond = [row for row in shown if row["state"] in ("above", "level")]
-    found = "; ".join(claims.located(claims.WORTH, row) for row in shown)
+    found = "; ".join(claims.worth(row) for row in shown)
     places = [f"N*({row['budget']}), which is not within the {row['pool']} samples of Base" for row in beyond]
     return {"shown": shown, "beyond": beyond, "found": found, "places": "; ".join(places)}
 
@@ -171,6 +183,7 @@ def _extrapolation(frames: Frames, _: str) -> Fact:
 
 
 _FACTS: Mapping[str, Callable[[Frames, str], Fact]] = {
+    "in short": _in_short,
     "pass@k": _pass_at_k,
     "budget equivalents": _equivalents,
     "support": _support,

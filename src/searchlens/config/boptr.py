@@ -55,7 +55,7 @@ class BoptrOptions(Strict):
     estimator: Estimator = "unbiased"
     """How P and Q are read at n samples a question. expected: the exact mean over all subsets of n samples of the pool,
     whatever their order; prefix: the first n samples, as in the paper. A path is chosen and its error measured by the
-    same one. First finish (T) always is prefix: recorded counts hold no other."""
+    same one. First finish (T) always is first_k: recorded counts have no other."""
     beta: Beta = Beta()
     """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
     alpha_low: ClassVar = -10

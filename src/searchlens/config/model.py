@@ -60,7 +60,7 @@ class StudySpec(Strict):
     benchmarks: tuple[Name, ...]
     """Keys of ``benchmarks`` to analyse."""
     sample: tuple[Name, ...] | Literal["all"] = "all"
-    """Benchmarks to sample; the others are read from ``recorded_counts``. all: sample every cell without estimates."""
+    """Benchmarks to sample; the others are read from ``recorded_counts``. all: sample every cell that has none."""
     recorded_counts: str | None = None
     """Folder of recorded counts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
     ``zoo:recorded`` of the micro zoo. A cell with estimates there is read from them and not sampled, unless ``sample``
