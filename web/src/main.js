@@ -128,7 +128,8 @@ class Shell {
     const heading = h("h1", { tabindex: -1 }, drawn.title);
     document.title = `${drawn.title} · ${this.study.index.title ?? "searchlens"}`;
     refill(this.head, this.menu(view));
-    refill(this.main, crumbs(drawn.crumbs), this.cellMenu(view), heading, drawn.body);
+    const { running } = this.study.index;
+    refill(this.main, crumbs(drawn.crumbs), this.cellMenu(view), heading, running && h("p", { role: "status" }, h("strong", null, running)), drawn.body);
     this.hash = hash;
     if (same) {
       scrollTo(0, height);

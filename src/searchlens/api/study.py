@@ -74,6 +74,8 @@ class Study:
         The configuration of the newest run (config/README.md), such as ``config.study.pairs``.
     fingerprint : str
         Of the configuration, 12 hexadecimal digits.
+    running : str
+        What a run had still to do when these results were read, as a sentence; empty unless it goes on.
 
     Notes
     -----
@@ -86,6 +88,7 @@ class Study:
     root: Path
     config: Config
     fingerprint: str
+    running: str = ""
 
     # ---- what there is
 

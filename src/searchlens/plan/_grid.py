@@ -16,6 +16,7 @@ from searchlens.plan import pins
 from searchlens.plan._inputs import Inputs
 from searchlens.plan._jobs import Generation, JobPool, Jobs
 from searchlens.plan._study import StudyCells
+from searchlens.store import layout
 from searchlens.store.files import digest, entries, read_json, require_writable
 from searchlens.store.layout import counts_sidecar, parse_manifest
 from searchlens.store.provenance import Judge
@@ -154,6 +155,20 @@ class Grid:
         return all(path.stat().st_mtime_ns <= scores.stat().st_mtime_ns for path in manifests)
 
     # ---- before a run
+
+    @property
+    def complete_benchmarks(self) -> list[str]:
+        """Configured benchmarks that can be shown before a run ends: each side has recorded counts or a landscape."""
+        study = self.study
+        left = [cell for cell in study.cells if cell not in study.recorded_counts]
+        waiting = {cell[1] for cell in left if not (self.layout.landscape(*cell) / layout.CONTENT).exists()}
+        paired = {benchmark for _, benchmark in study.pair_cells} - waiting
+        return [name for name in self.config.study.benchmarks if name in paired]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the measures of the whole study are there: its pages are made, or about to be."""
+        return (self.layout.measures / layout.SIGNATURE).exists()
 
     def check(self, *, sampled: bool = True) -> None:
         """Resolve everything the study names, and check that recorded counts agree with the configuration.

@@ -141,6 +141,7 @@ class Index:
                 "when": provenance.now(),
                 "fingerprint": study.fingerprint,
             },
+            "running": study.running,
             "left_out": list(self.left_out),
             "default_policy": study.default_policy,
             "budgets": list(study.config.budgets),

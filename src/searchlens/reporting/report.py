@@ -127,6 +127,7 @@ def report_page(study: Study) -> str:
         about=words["about"],
         order=words["order"],
         first=[items[name] for name in FIRST if name in items],
+        running=study.running,
         failed=study.not_made,
         sections=sections,
         few=sum(len(section.sections) for section in sections) <= FEW,
