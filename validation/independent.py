@@ -2,9 +2,9 @@
 
     python validation/independent.py --results results/zoo-tables
 
-It uses numpy, scipy and polars, and nothing of the packages that made the frames: estimates are read as an Arrow table
-in an xz stream, counts taken from the sizes of answer classes, and every number computed from its definition
-(docs/measures.md), by another route than in the library where there is one:
+It uses nothing of the packages that made the frames: estimates are read as an Arrow table in an xz stream, counts taken
+from the sizes of answer classes, and every number computed from its definition (docs/measures.md), by another route
+than in the library where there is one:
 
 * N*(b) and its slopes under the default policy, support counts with SRR and NDR, Cover@tau, G-Pass@k, pass@k, and
   pass@k corrected for guessing, in every cell;
@@ -32,25 +32,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import yaml
 from scipy import stats
 
 COUNTS = Path("resources/zoo/cohort/recorded_counts")
 QUESTIONS = Path("resources/zoo/cohort/benchmarks")
 DEFAULT = "topp0.95_t1.0"
-PAIRS = {
-    "anchor": ("anchor-base", "anchor-rl"),
-    "large": ("large-base", "large-rl"),
-    "small": ("small-base", "small-rl"),
-    "math": ("math-base", "math-rl"),
-    "tiny": ("tiny-base", "tiny-rl"),
-    "llama": ("llama-base", "llama-rl"),
-    "mistral": ("mistral-base", "mistral-rl"),
-    "orz": ("anchor-base", "orz-rl"),
-    "oat": ("math-base", "oat-rl"),
-    "dsmath": ("dsmath-base", "dsmath-rl"),
-    "overtrained": ("anchor-base", "overtrained-rl"),
-    "control": ("control-base", "control-rl"),
-}
+STUDY = yaml.safe_load(Path("config/zoo.yaml").read_text())
+PAIRS = {name: (pair["base"], pair["rl"]) for name, pair in STUDY["pairs"].items()}
 FITTED = list(PAIRS)[:7]
 BENCHMARKS = ("math", "aime", "gpqa", "ifeval", "amc", "minerva", "olympiad", "tinymmlu")
 BUDGETS = (1, 2, 4, 8, 16)

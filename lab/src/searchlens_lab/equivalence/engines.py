@@ -49,10 +49,7 @@ class Side:
 
 
 def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
-    """Compare every checkpoint of the study's first pair that runs on vLLM.
-
-    ``grid``: a study whose compared checkpoint runs on vLLM. ``threads``: CPU threads of each engine.
-    """
+    """Compare every checkpoint of the study's first pair that runs on vLLM."""
     pair = grid.config.pairs[grid.config.study.pairs[0]]
     checkpoints = [side for side in (pair.base, pair.rl) if grid.config.checkpoints[side].engine == "vllm"]
     budgets, policies = grid.config.budgets, options_of(grid).engine_policies
@@ -180,8 +177,8 @@ def permutation_interval(
 ) -> Interval:
     """Interval of the difference of mean pass@k under the hypothesis that both sides have equal chances.
 
-    ``right``: number of right samples of each side, out of ``samples``. ``samples``: samples of each question on each
-    side. ``budgets``: the k of pass@k. ``confidence``: nominal coverage, in (0, 1). Returns ends of shape (budgets,).
+    ``right``: number of right samples, out of ``samples`` of each question, shape (2 sides, questions). Returns ends of
+    shape (budgets,).
 
     A permutation test, exact for any number of questions: the samples of both sides of a question are pooled and dealt
     out again. Questions are not resampled, so differences between questions do not matter.
@@ -254,10 +251,7 @@ class _OwnSeeds(VllmSpec):
 
 
 def compare_strategies(grid: Grid, threads: int) -> list[Match]:
-    """Draw every strategy on both sides, ours first: a process has one vLLM at a time.
-
-    ``grid``: its compared checkpoint runs on vLLM. ``threads``: CPU threads of the engine.
-    """
+    """Draw every strategy on both sides, ours first: a process has one vLLM at a time."""
     subject = Subject.of(grid, threads, engine="vllm")
     # As vLLM alone draws with a seed, which no study can ask for, and in this process: see ``sample_with_vllm``.
     spec = subject.job.spec
@@ -289,10 +283,8 @@ def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], the
 def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: Sequence[int]) -> list[Ids]:
     """Draw each run with vLLM alone, loaded and called as in vLLM's own documentation.
 
-    ``job``: gives the checkpoint and the settings of vLLM. ``drawable``: token ids that a text may hold: without
-    padding and without ids that the tokenizer does not know.
-
-    Call it after an engine of ours ran in the same process: that engine has set the environment that vLLM reads.
+    ``drawable``: token ids that a text may hold: without padding and ids that the tokenizer does not know. Call it
+    after an engine of ours ran in the same process: that engine has set the environment that vLLM reads.
     """
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform

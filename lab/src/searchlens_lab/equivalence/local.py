@@ -38,10 +38,7 @@ from searchlens_lab.equivalence.tables import ComparisonRow, share
 
 
 def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
-    """Rows about tokens on the same logits, texts, and answers.
-
-    ``policy`` is autoregressive.
-    """
+    """Rows of an autoregressive policy about tokens on the same logits, texts, and answers."""
     options, reference = subject.options, _reference(policy.local)
     tasks = subject.tasks(policy)
     ours = [texts_of(candidates)[0] for candidates in subject.search([(policy, task) for task in tasks])]

@@ -1,7 +1,4 @@
-"""The checkpoint and the questions on which policies are compared.
-
-By default these are the Base checkpoint of the first pair and the first questions of the first benchmark.
-"""
+"""The checkpoint and the questions on which policies are compared; ``plan.compared`` says which."""
 
 from __future__ import annotations
 
@@ -88,10 +85,7 @@ class Subject:
         ]
 
     def search(self, runs: Sequence[Run]) -> list[list[Candidate]]:
-        """Our candidates of each run, best first; the driver runs all of them together.
-
-        Raises RuntimeError if a run failed.
-        """
+        """Our candidates of each run, best first, all of them run together; RuntimeError if one failed."""
         candidates: list[list[Candidate]] = [[] for _ in runs]
         started = ((place, start(task, policy)) for place, (policy, task) in enumerate(runs))
         for place, outcome in run(started, self.engine):

@@ -152,10 +152,7 @@ class Resident:
     # ---- collect
 
     def collect(self) -> list[tuple[int, Completion]]:
-        """Wait for the chunk that was launched last, and return the requests that finished in it.
-
-        Raises InputError if the model's logits are not numbers.
-        """
+        """Wait for the last chunk; return the requests that finished in it. InputError if logits are not numbers."""
         if not self._runs_chunk:
             return []
         self._runs_chunk = False
@@ -394,10 +391,7 @@ class Resident:
         return places
 
     def _prompts_ahead(self, computed: Sequence[Tokens]) -> list[Tokens]:
-        """Return prompts of waiting requests that are not cached, as many as fit into a pass with those given.
-
-        About in the order in which they will be admitted.
-        """
+        """Return the next waiting prompts that are not cached, as many as fit into a pass with those given."""
         room = self._prefill_tokens - sum(map(len, computed))
         seen, known = set[int](), set(computed)
         ahead: list[Tokens] = []
@@ -447,10 +441,7 @@ def _rounded_up(number: int) -> int:
 
 
 def _own_first(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return rows in an order in which each that is a source goes to the first request that continues its text.
-
-    So no row that others copy is overwritten.
-    """
+    """Give each row that is a source to the first request that continues it: no row that others copy is overwritten."""
     own, first = np.unique(sources, return_index=True)
     is_given = np.isin(own, rows)
     own, first = own[is_given], first[is_given]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.analysis.points import first_k, operating_points, unbiased
-from searchlens.analysis.pool import SamplePool
+from searchlens.analysis.pool import SamplePool, first_of_class
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.boptr.cohort import CREDITS, PLAN_FILE, Cohort, DenseLandscape, votes_fall, write_plan
 from searchlens.config.boptr import Estimator
@@ -189,21 +189,12 @@ def _pool(drawn: Drawn, item: SimBenchmark) -> SamplePool:
         valid=outcomes <= item.wrong,
         stopped=outcomes <= item.wrong + 1,
         finished=outcomes <= item.wrong,
-        first=_first_of_class(outcomes, item),
+        first=first_of_class(_rows(classes(drawn, item)).astype(np.int64)),
         tokens=tokens,
         spent=tokens,
         score=np.full(tokens.shape, np.nan),
         width=1,
     )
-
-
-def _first_of_class(outcomes: Outcomes, item: SimBenchmark) -> npt.NDArray[np.int64]:
-    rows, samples = outcomes.shape
-    if item.open_text:
-        return np.broadcast_to(np.arange(samples), (rows, samples)).copy()
-    earliest = np.stack([(outcomes == answer).argmax(axis=1) for answer in range(item.wrong + 3)], axis=1)
-    first: npt.NDArray[np.int64] = np.take_along_axis(earliest, outcomes.astype(np.int64), axis=1)
-    return first
 
 
 def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:

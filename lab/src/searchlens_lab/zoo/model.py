@@ -123,10 +123,7 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """A decoder with tied embeddings and random initial weights.
-
-    ``shape``: sizes and architecture. ``seed``: seed of the initial weights.
-    """
+    """A decoder with tied embeddings and random initial weights."""
 
     def __init__(self, shape: ModelShape, seed: int = 0) -> None:
         super().__init__()
