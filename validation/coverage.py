@@ -43,21 +43,8 @@ from searchlens.config.boptr import BoptrOptions, Estimator
 from searchlens_lab.simulate import Truth, fitted_design, simulate
 
 ROW_KEYS = (
-    "H1",
-    "H2",
-    "H3",
-    "H4",
-    "H5",
-    "H6",
-    "H7",
-    "V2",
-    "V2-δ0",
-    "V3",
-    "A1",
-    "A3",
-    "ORACLE-1D",
-    "cell-fit",
-    "low temp",
+    *("H1", "H2", "H3", "H4", "H5", "H6", "H7", "V2", "V2-δ0", "V3"),
+    *("A1", "A3", "ORACLE-1D", "cell-fit", "low temp"),
 )
 INSIDE = (0.92, 0.98)
 """Coverages that count as right; 500 cohorts leave a standard error of .010."""

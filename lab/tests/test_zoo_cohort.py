@@ -24,17 +24,8 @@ from searchlens_lab.zoo.benchmarks import build, write_benchmarks  # noqa: E402
 from searchlens_lab.zoo.card import write_cohort_card  # noqa: E402
 from searchlens_lab.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
 from searchlens_lab.zoo.corpus import END, Tokens, train_tokenizer  # noqa: E402
-from searchlens_lab.zoo.jobs import (  # noqa: E402
-    TrainingJob,
-    Workshop,
-    measured_levels,
-    ordered,
-    plan,
-    rltrain,
-    run,
-    urgency,
-)
-from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, pretrain, update, write_record  # noqa: E402  # noqa: E402
+from searchlens_lab.zoo.jobs import TrainingJob, Workshop, measured_levels, ordered, plan, rltrain, run, urgency  # noqa: E402
+from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, pretrain, update, write_record  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
 from searchlens_lab.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens_lab.zoo.sample import Samples  # noqa: E402

@@ -12,27 +12,17 @@ import json
 from pathlib import Path
 
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import PreTrainedTokenizerFast
 
 from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.recipe import ModelShape
 
-_CLASSES = {
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
-    "llama": (LlamaConfig, LlamaForCausalLM),
-    "mistral": (MistralConfig, MistralForCausalLM),
-}
+_CLASSES = {"qwen2": "Qwen2", "llama": "Llama", "mistral": "Mistral"}
+"""Architectures, and how their classes in transformers begin."""
 _NAMES = {
     "vocabulary": "vocab_size",
     "hidden": "hidden_size",
@@ -191,8 +181,8 @@ def compute_dtype(device: str) -> torch.dtype:
 def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write the model in the transformers format: bf16 safetensors, configuration, tokenizer."""
     shape = model.shape
-    describe, build = _CLASSES[shape.architecture]
-    config = describe(
+    name = _CLASSES[shape.architecture]
+    config = getattr(transformers, f"{name}Config")(
         **{theirs: getattr(shape, ours) for ours, theirs in _NAMES.items()},
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         tie_word_embeddings=True,
@@ -201,7 +191,7 @@ def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> No
         pad_token_id=PAD,
         **({"sliding_window": None} if shape.architecture == "mistral" else {}),
     )
-    exported = build(config)
+    exported = getattr(transformers, f"{name}ForCausalLM")(config)
     weights = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     exported.load_state_dict(weights | {"lm_head.weight": weights["model.embed_tokens.weight"]})
     exported.to(torch.bfloat16).save_pretrained(folder)
