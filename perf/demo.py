@@ -16,11 +16,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+import polars as pl
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,37 +40,6 @@ with open({times!r}, "a") as file:
 sys.exit(status)
 """
 """What jobs find as ``searchlens``."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One stage: number of processes, CPU seconds, wall seconds added up, largest MB."""
-
-    stage: str
-    processes: int
-    cpu: float
-    wall: float
-    megabytes: float
-
-    def __str__(self) -> str:
-        return f"| {self.stage} | {self.processes} | {self.cpu:.1f} | {self.wall:.0f} | {self.megabytes:.0f} |"
-
-
-def lines_of(rows: Iterable[dict]) -> list[Line]:
-    """What each stage took, the most expensive first."""
-    stages: dict[str, list[dict]] = {}
-    for row in rows:
-        stages.setdefault(row["stage"], []).append(row)
-    found = [
-        Line(
-            stage,
-            len(jobs),
-            *(sum(job[key] for job in jobs) for key in ("cpu", "wall")),
-            max(job["megabytes"] for job in jobs),
-        )
-        for stage, jobs in stages.items()
-    ]
-    return sorted(found, key=lambda line: -line.cpu)
 
 
 def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
@@ -104,12 +72,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         run(folder, args.config.absolute(), args.cores, args.targets)
-        found = lines_of(json.loads(line) for line in (folder / "times.jsonl").read_text().splitlines())
+        found = pl.read_ndjson(folder / "times.jsonl")
+    sums = (pl.len().alias("processes"), pl.col("cpu", "wall").sum(), pl.col("megabytes").max())
     print("| stage | processes | CPU s | wall s, added up | MB |")
     print("|---|---|---|---|---|")
-    for line in found:
-        print(line)
-    print(f"together {sum(line.cpu for line in found):.0f} CPU s, half of that on two cores")
+    for row in found.group_by("stage").agg(*sums).sort("cpu", descending=True).iter_rows(named=True):
+        print("| {stage} | {processes} | {cpu:.1f} | {wall:.0f} | {megabytes:.0f} |".format(**row))
+    print(f"together {found['cpu'].sum():.0f} CPU s, half of that on two cores")
 
 
 if __name__ == "__main__":

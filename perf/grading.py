@@ -54,20 +54,8 @@ Rng = random.Random
 WORDS = ("red", "blue", "Evelyn", "none", "east", "north", "odd", "even")
 
 
-def integer(rng: Rng) -> str:
-    return str(rng.randint(-99, 9999))
-
-
 def fraction(rng: Rng) -> str:
     return rf"\frac{{{rng.randint(1, 99)}}}{{{rng.randint(2, 99)}}}"
-
-
-def root(rng: Rng) -> str:
-    return rf"{rng.randint(2, 30)}\sqrt{{{rng.randint(2, 99)}}}"
-
-
-def pair(rng: Rng) -> str:
-    return rf"\left({rng.randint(-99, 99)}, {fraction(rng)}\right)"
 
 
 def interval(rng: Rng) -> str:
@@ -75,24 +63,16 @@ def interval(rng: Rng) -> str:
     return rng.choice([rf"[{low}, {low + rng.randint(1, 99)})", rf"({low}, \infty)"])
 
 
-def polynomial(rng: Rng) -> str:
-    return rf"{rng.randint(2, 99)}x^2{rng.randint(1, 99):+d}x{rng.randint(-99, 99):+d}"
-
-
-def word(rng: Rng) -> str:
-    return rf"\text{{{rng.choice(WORDS)} {rng.randint(1, 99)}}}"
-
-
-KINDS: dict[Callable[[Rng], str], int] = {
-    integer: 50,
-    fraction: 18,
-    root: 10,
-    pair: 8,
-    interval: 6,
-    polynomial: 4,
-    word: 4,
-}
-"""Kinds of gold answers, in percent."""
+KINDS: tuple[tuple[int, Callable[[Rng], str]], ...] = (
+    (50, lambda rng: str(rng.randint(-99, 9999))),
+    (18, fraction),
+    (10, lambda rng: rf"{rng.randint(2, 30)}\sqrt{{{rng.randint(2, 99)}}}"),
+    (8, lambda rng: rf"\left({rng.randint(-99, 99)}, {fraction(rng)}\right)"),
+    (6, interval),
+    (4, lambda rng: rf"{rng.randint(2, 99)}x^2{rng.randint(1, 99):+d}x{rng.randint(-99, 99):+d}"),
+    (4, lambda rng: rf"\text{{{rng.choice(WORDS)} {rng.randint(1, 99)}}}"),
+)
+"""Percentage of gold answers, and how one of the kind is made."""
 
 
 def respelled(answer: str, rng: Rng) -> str:
@@ -126,7 +106,7 @@ def possible_answers(count: int, benchmark: int) -> tuple[list[str], np.ndarray[
     golds, table = [], np.empty((count, SPELLINGS), dtype=object)
     for q in range(count):
         rng = Rng(f"{SEED}/{benchmark}/{q}")
-        kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = rng.choices([make for _, make in KINDS], [percent for percent, _ in KINDS])[0]
         golds.append(kind(rng))
         for s in range(SPELLINGS):
             if rng.random() < HOSTILE_SHARE:

@@ -237,7 +237,11 @@ class Resident:
         waiting = len(self._waiting)
         if not waiting or free * _ADMIT < most or waiting * _ADMIT < running:
             return
-        entries = self._take(free)
+        if not self._is_sorted:
+            self._waiting.sort()
+            self._is_sorted = True
+        entries = [(request_id, request) for *_, request_id, request in self._waiting[:free]]
+        del self._waiting[:free]
         requests = [request for _, request in entries]
         sources = np.array([self._source(request) for request in requests])
         lengths = np.array([len(request.prompt) + len(request.prefix) for request in requests])
@@ -296,15 +300,6 @@ class Resident:
             own = [texts[place] for place in part]
             keys_values, _ = prefill(self._model, own)
             self._device.copy(keys_values, np.array([len(text) for text in own]), rows[part], np.arange(len(own)))
-
-    def _take(self, most: int) -> list[tuple[int, Request]]:
-        """Remove and return the requests that are to be admitted next."""
-        if not self._is_sorted:
-            self._waiting.sort()
-            self._is_sorted = True
-        taken = [(request_id, request) for *_, request_id, request in self._waiting[:most]]
-        del self._waiting[:most]
-        return taken
 
     def _begin(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], *, is_first: bool) -> None:
         """Send what the device must know of requests, and note what their rows need."""

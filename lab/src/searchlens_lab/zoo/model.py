@@ -36,16 +36,6 @@ _NAMES = {
 """Sizes of a shape, and their names in transformers."""
 
 
-class _Norm(nn.Module):
-    def __init__(self, shape: ModelShape) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(shape.hidden))
-        self.eps = shape.norm_eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
-
-
 class _Attention(nn.Module):
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
@@ -84,8 +74,8 @@ class Layer(nn.Module):
         super().__init__()
         self.self_attn = _Attention(shape)
         self.mlp = _Mlp(shape)
-        self.input_layernorm = _Norm(shape)
-        self.post_attention_layernorm = _Norm(shape)
+        self.input_layernorm = nn.RMSNorm(shape.hidden, shape.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(shape.hidden, shape.norm_eps)
 
     def before(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the residual stream ``x``, shape (batch, length, hidden)."""
@@ -103,7 +93,7 @@ class _Body(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
-        self.norm = _Norm(shape)
+        self.norm = nn.RMSNorm(shape.hidden, shape.norm_eps)
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:

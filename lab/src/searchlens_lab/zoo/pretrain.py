@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from tqdm import trange
 
-from searchlens.store import files
 from searchlens.store.files import replace
 from searchlens.zoo import record_file
 from searchlens_lab.zoo.corpus import PAD, Tokens
@@ -57,7 +56,7 @@ class StateFile:
 def write_record(folder: Path, job: str, record: Mapping[str, Any]) -> None:
     """Write the record of a job; the file is replaced whole or not at all."""
     content = gzip.compress((json.dumps(record) + "\n").encode(), mtime=0)
-    files.replace(record_file(folder, job), lambda path: path.write_bytes(content))
+    replace(record_file(folder, job), lambda path: path.write_bytes(content))
 
 
 _LOG_EVERY = 100  # steps between two points of the curve

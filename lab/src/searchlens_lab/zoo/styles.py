@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from searchlens.grading.instructions import CASES
 from searchlens_lab.zoo import tasks
@@ -102,16 +103,7 @@ def _ramble(
 
 
 def _work(rng: random.Random, problem: tasks.Problem, style: str, slip: float) -> Work:
-    facts = problem.facts
-    if isinstance(facts, tasks.Chain):
-        return _solve_chain(rng, facts, style, slip)
-    if isinstance(facts, tasks.Expression):
-        return _solve_expression(rng, facts, style, slip)
-    if isinstance(facts, tasks.Comparison):
-        return _solve_comparison(rng, facts, style, slip)
-    if isinstance(facts, tasks.Lookup):
-        return _solve_lookup(rng, facts, style, slip)
-    raise TypeError(f"no solution is written for {type(facts).__name__}")
+    return _SOLVERS[type(problem.facts)](rng, problem.facts, style, slip)
 
 
 def _slipped(rng: random.Random, value: int, slip: float) -> int:
@@ -227,6 +219,14 @@ def _solve_lookup(rng: random.Random, facts: tasks.Lookup, style: str, slip: flo
         if value == target:
             break
     return Work(tuple(steps), letters[nearest])
+
+
+_SOLVERS: dict[type[tasks.Facts], Callable[[random.Random, Any, str, float], Work]] = {
+    tasks.Chain: _solve_chain,
+    tasks.Expression: _solve_expression,
+    tasks.Comparison: _solve_comparison,
+    tasks.Lookup: _solve_lookup,
+}
 
 
 def _listing(rng: random.Random, facts: tasks.Listing, faults: dict[str, float]) -> Solution:
