@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from searchlens.sampling import Job
 from searchlens.search.policy import Policy, parse
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import generator
-from searchlens_lab.equivalence.plan import options_of
+from searchlens_lab.equivalence.plan import EquivalenceOptions, options_of
 from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of
 from searchlens_lab.equivalence.tables import ComparisonRow, share
 
@@ -233,9 +234,8 @@ class Match:
     em_agree: float
     """``output_match``, ``em_agree``: shares of equal texts and of equal extracted answers; two texts without an answer
     agree."""
-    output_threshold: float
-    em_threshold: float
-    """``output_threshold``, ``em_threshold``: the smallest shares that count as agreement."""
+    output_threshold: ClassVar[float] = EquivalenceOptions.output_match
+    em_threshold: ClassVar[float] = EquivalenceOptions.answer_agreement
 
     @property
     def holds(self) -> bool:
@@ -275,8 +275,6 @@ def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], the
         len(pairs),
         share([text(first) == text(second) for first, second in pairs]),
         share([answer(first) == answer(second) for first, second in pairs]),
-        subject.options.output_match,
-        subject.options.answer_agreement,
     )
 
 

@@ -198,15 +198,11 @@ class DeviceRows:
 
     def drawn(self, rows: npt.NDArray[np.int64], longest: int, features: Features) -> npt.NDArray[np.float32]:
         """Return what was drawn in some rows, shape (rows, longest, columns up to those that ``features`` need)."""
-        out = self._out[:, :longest, : _width(features)].index_select(0, self._tensor(rows))
-        result: npt.NDArray[np.float32] = out.cpu().numpy()
-        return result
+        return np.asarray(self._out[:, :longest, : _width(features)].index_select(0, self._tensor(rows)).cpu())
 
     def top(self, rows: npt.NDArray[np.int64], longest: int, most: int) -> npt.NDArray[np.float32]:
         """Return likely tokens of some rows and their log p, shape (rows, longest, 2, most)."""
-        top = self._top[:, :longest, :, :most].index_select(0, self._tensor(rows))
-        result: npt.NDArray[np.float32] = top.cpu().numpy()
-        return result
+        return np.asarray(self._top[:, :longest, :, :most].index_select(0, self._tensor(rows)).cpu())
 
     # ---- steps
 

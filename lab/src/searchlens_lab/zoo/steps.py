@@ -44,12 +44,9 @@ STEPS = pl.Schema(
         "step": pl.Int64(),
         "total": pl.Int64(),
         **{f"rl_{b}": pl.Float64() for b in BUDGETS},
-        "alpha": pl.Float64(),
-        "beta": pl.Float64(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "error_frozen": pl.Float64(),
+        **dict.fromkeys(("alpha", "beta"), pl.Float64()),
+        **dict.fromkeys(("policy", "path"), pl.String()),
+        **dict.fromkeys(("error", "error_frozen"), pl.Float64()),
         **dict.fromkeys(SETS, pl.List(pl.Float64())),
     }
 )
