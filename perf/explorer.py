@@ -88,7 +88,8 @@ def build(folder: Path) -> Path:
 def measure(results: Path) -> None:
     """Index, page and answers of a study."""
     opened = searchlens.open(results)
-    parts = [shard for cell in _cells(opened) for shards_ in opened.shards(*cell).values() for shard in shards_]
+    cells = [(side, benchmark) for _, benchmark, *both in opened.sides for side in both]
+    parts = [shard for cell in cells for shards_ in opened.shards(*cell).values() for shard in shards_]
     samples = sum(shard.sidecar["rows"] for shard in parts)
     size = sum(path.stat().st_size for path in results.rglob("*.parquet"))
     print(f"{samples:,} samples, {size / 1e6:,.0f} MB of Parquet")
@@ -105,10 +106,6 @@ def measure(results: Path) -> None:
         made, took = spent(lambda: explorer_page(opened, template=template))
     print(f"data of explorer.html, {len(made.html) / 1e6:.1f} MB: {took}; left out: {' '.join(made.left_out)}")
     print(f"peak memory of this process: {took.peak / 1e6:.2f} GB")
-
-
-def _cells(opened: searchlens.Study) -> list[tuple[str, str]]:
-    return [(side, benchmark) for _, benchmark, *both in opened.sides for side in both]
 
 
 def ranges(folder: Path) -> None:

@@ -37,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count
@@ -223,52 +223,43 @@ def chains(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(texts)]
 
 
-def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **options: Any) -> Line:
-    """One run through the driver."""
-    watched, usage, returned = Watched(engine), Usage(), 0
+def driven(
+    name: str,
+    searches: Iterable[tuple[int, Search]],
+    engine: Engine,
+    warm: float = 0.0,
+    seconds: float = math.inf,
+    **options: Any,
+) -> Line:
+    """One run through the driver, or the rate of endless searches in the ``seconds`` after the first ``warm`` ones.
+
+    After endless ones the engine is not idle. Their tokens are counted by steps and rows, so those of a row whose
+    prompt is computed in part are counted, too.
+    """
+    watched, usage, begun, returned, first = Watched(engine), Usage(), time.perf_counter(), 0, 0
     for _, outcome in run(searches, watched, **options):  # type: ignore[arg-type]
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
-        usage += outcome.usage
-        returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
-    return _line(name, usage, returned, watched)
-
-
-def steady(name: str, searches: Iterator[tuple[int, Search]], engine: Engine, warm: float, seconds: float) -> Line:
-    """The rate of endless searches in the ``seconds`` after the first ``warm`` ones; the engine is not idle afterwards.
-
-    Tokens are counted by steps and rows, so those of a row whose prompt is computed in part are counted, too.
-    """
-    watched, usage, begun, returned = Watched(engine), Usage(), time.perf_counter(), 0
-    first = 0
-    for _, outcome in run(searches, watched):  # type: ignore[arg-type]
         past = time.perf_counter() - begun
         if past < warm:
             first = len(watched.spans)
             continue
-        if isinstance(outcome, Failure):
-            raise RuntimeError(outcome.reason)
         usage += outcome.usage
         returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
         if past > warm + seconds:
             break
     spans = watched.spans[first:]
-    drawn = sum(span.steps * min(span.requests, engine.max_rows) for span in spans)
-    return _line(name, usage._replace(generated=drawn), returned, watched, spans)
-
-
-def _line(name: str, usage: Usage, returned: int, watched: Watched, part: Sequence[Span] | None = None) -> Line:
-    spans, context = watched.spans if part is None else part, usage.prefilled + usage.reused
-    seconds, steps = sum(span.seconds for span in spans), sum(span.steps for span in spans)
+    if seconds < math.inf:
+        usage = usage._replace(generated=sum(span.steps * min(span.requests, engine.max_rows) for span in spans))
     return Line(
         name,
         usage.requests,
         usage.generated,
         returned,
-        seconds,
-        usage.generated / max(steps, 1),
+        sum(span.seconds for span in spans),
+        usage.generated / max(sum(span.steps for span in spans), 1),
         usage.prefilled,
-        usage.reused / context,
+        usage.reused / (usage.prefilled + usage.reused),
         Window.of(spans, watched.max_rows, usage.generated),
     )
 
@@ -362,7 +353,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     if args.seconds:
         for name in args.only or works:
             engine = _started(folder, args)  # a new one for each, because the last is not idle
-            yield steady(name, _endless(works[name]), engine, args.warm, args.seconds)
+            yield driven(name, _endless(works[name]), engine, args.warm, args.seconds)
             engine.close()
         return
     engine = _started(folder, args)

@@ -205,7 +205,6 @@ class Strategy:
     name: str
     """Its name in the paper."""
     policy: str
-    """The name of our policy."""
     parameters: Mapping[str, float]
     """The same strategy as arguments of ``vllm.SamplingParams``."""
 

@@ -67,20 +67,10 @@ class Subject:
 
         Texts are drawn at once, not in pieces that look for stop texts, because the references draw them so.
         """
-        job = self.job
-        step_ids = job.step_ids(policy.delimiter)
-        stop_ids = job.prompter.stop_ids
+        job, prompter = self.job, self.job.prompter
+        how = (job.max_tokens, prompter.stop_ids, job.step_ids(policy.delimiter), prompter.text, job.answer)
         return [
-            Task(
-                prompt,
-                sample_seed(stream, question.id, sample),
-                job.max_tokens,
-                stop_ids,
-                step_ids,
-                job.prompter.text,
-                job.answer,
-                stop_texts=job.prompter.template.stop_texts,
-            )
+            Task(prompt, sample_seed(stream, question.id, sample), *how, stop_texts=prompter.template.stop_texts)
             for prompt, question in zip(job.prompts[: self.count], job.questions, strict=False)
         ]
 

@@ -98,8 +98,8 @@ def save_adapter(adapter: dict[str, LowRank], folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(as_bytes(tensors, {"format": "pt"}))
     rank = len(next(iter(adapter.values())).a)
     settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": ALPHA, "lora_dropout": 0.0}
-    named = {**settings, "target_modules": list(LAYERS), "bias": "none"}
-    (folder / SETTINGS).write_text(json.dumps(named, indent=1) + "\n")
+    settings |= {"target_modules": list(LAYERS), "bias": "none"}
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n")
 
 
 # ---- training

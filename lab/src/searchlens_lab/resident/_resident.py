@@ -209,19 +209,10 @@ class Resident:
             assert entry is not None
             request_id, request = entry
             self._request[row] = None
+            drawn = tokens[own], logprobs[own], sampling_logprobs[own], names[code - STOP]
             entropies, certainties = flat[own, MEASURES:COLUMNS].T.copy() if request.measures else (None, None)
             top_tokens, top_logprobs = likely.get(row, (None, None))
-            completion = Completion(
-                tokens[own],
-                logprobs[own],
-                sampling_logprobs[own],
-                names[code - STOP],
-                entropies,
-                certainties,
-                top_tokens,
-                top_logprobs,
-                reused,
-            )
+            completion = Completion(*drawn, entropies, certainties, top_tokens, top_logprobs, reused)
             completions.append((request_id, completion))
             self._kept.keep(row, request.prompt, request.prefix + tuple(token_ids[own]))
         return completions

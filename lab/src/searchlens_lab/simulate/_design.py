@@ -81,7 +81,6 @@ class SimModel:
     """Key of ``Design.bases``; models may share one."""
     group: Group = "upper"
     parameters: float = 7.6e9
-    """Number of parameters."""
     effect: RLEffect = RLEffect()
     """Used in mode ``transform``."""
     delta: float = 0.0

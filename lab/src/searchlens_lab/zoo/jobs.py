@@ -51,7 +51,6 @@ class TrainingJob:
     """One process."""
 
     name: str
-    """Unique."""
     needs: tuple[str, ...]
     """Names of jobs that have to be done before this one."""
     gpu: bool
@@ -229,7 +228,6 @@ class Workshop:
     """Does the jobs of one cohort in one folder."""
 
     folder: Path
-    """The cohort's folder."""
     cohort: Mapping[str, CohortPair] = field(default_factory=lambda: COHORT)
     """Its pairs by name; the Base of the first one measures the levels."""
     device: str = "cpu"
