@@ -159,12 +159,21 @@ def recorded() -> None:
             waiting = [pool.apply_async(recorded_frames, (job, folder)) for job in jobs]
             runs |= dict(zip(jobs, (each.get() for each in waiting), strict=True))
         wall = time.perf_counter() - start
-    print(f"{'':34}{'wall s':>9}{'CPU s':>9}{'peak GiB':>9}")
-    for job, took in runs.items():
-        print(f"{job:35}{took.wall:8.1f}{took.cpu:9.1f}{took.gib:9.2f}")
+    print_table(runs)
     total, peak = sum(took.cpu for took in runs.values()), max(took.gib for took in runs.values())
     print(f"{'together':35}{wall:8.1f}{total:9.1f}{peak:9.2f}")
     met = {f"<= {COHORT_SECONDS} s (wall)": wall <= COHORT_SECONDS, f"<= {COHORT_GIB} GiB": peak <= COHORT_GIB}
+    print_goals(met)
+
+
+def print_table(runs: dict[str, Spent]) -> None:
+    print(f"{'':34}{'wall s':>9}{'CPU s':>9}{'peak GiB':>9}")
+    for name, took in runs.items():
+        peak = "" if np.isnan(took.peak) else f"{took.gib:9.2f}"
+        print(f"{name:35}{took.wall:8.1f}{took.cpu:9.1f}{peak}")
+
+
+def print_goals(met: dict[str, bool]) -> None:
     print("goals: " + "; ".join(f"{goal}: {'met' if yes else 'missed'}" for goal, yes in met.items()))
 
 
@@ -192,15 +201,8 @@ def main() -> None:
 
 def report(draws: int, fixed: Spent, reselected: Spent, baseline: Spent, numbers: int, looped: int) -> None:
     print(f"{draws} draws; the baseline has {numbers} numbers, ran on {looped} draws and is extrapolated linearly")
-    print(f"{'':34}{'wall s':>9}{'CPU s':>9}{'peak GiB':>9}")
-    runs = {
-        "stage, paths fixed": fixed,
-        "stage, paths chosen again": reselected,
-        "baseline, paths fixed, errors alone": baseline,
-    }
-    for name, took in runs.items():
-        peak = "" if np.isnan(took.peak) else f"{took.gib:9.2f}"
-        print(f"{name:35}{took.wall:8.1f}{took.cpu:9.1f}{peak}")
+    stages = {"stage, paths fixed": fixed, "stage, paths chosen again": reselected}
+    print_table({**stages, "baseline, paths fixed, errors alone": baseline})
     for name, over, under in (("baseline / fixed", baseline, fixed), ("chosen again / fixed", reselected, fixed)):
         print(f"{name:35}{over.wall / under.wall:8.1f}{over.cpu / under.cpu:9.1f}")
     met = {
@@ -208,7 +210,7 @@ def report(draws: int, fixed: Spent, reselected: Spent, baseline: Spent, numbers
         f"chosen again <= {GOAL_RATIO} x fixed (wall)": reselected.wall <= GOAL_RATIO * fixed.wall,
         f"<= {GOAL_GIB} GiB": max(fixed.gib, reselected.gib) <= GOAL_GIB,
     }
-    print("goals: " + "; ".join(f"{goal}: {'met' if yes else 'missed'}" for goal, yes in met.items()))
+    print_goals(met)
 
 
 if __name__ == "__main__":

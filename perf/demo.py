@@ -1,12 +1,11 @@
-"""Where the time of `make demo` goes, stage by stage: processes, CPU seconds, how many of them are imports.
+"""Where the time of `make demo` goes, stage by stage: processes and CPU seconds.
 
     python perf/demo.py [--config config/demo.yaml] [--cores 2] [TARGET ...]
 
 It runs the workflow as `make demo` does, in a folder of its own. Each ``searchlens`` of a job is started through a few
-lines that write down, at its end, what it took: processor time of the process and of those that it started, the share
-of this that went into import statements, and memory. Snakemake's own time is the rest. Set-up (pip) is not part of it.
-CPU seconds of all cores together are the figure to compare; wall seconds depend on what else runs on the machine, and
-those of jobs that run side by side overlap.
+lines that write down, at its end, what it took: processor time of the process and of those that it started, and memory.
+Snakemake's own time is the rest. Set-up (pip) is not part of it. CPU seconds of all cores together are the figure to
+compare; wall seconds depend on what else runs on the machine, and those of jobs that run side by side overlap.
 """
 
 from __future__ import annotations
@@ -17,97 +16,30 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+import polars as pl
 
 ROOT = Path(__file__).parents[1]
 
-COMMAND = '''#!{python}
-"""`searchlens`, which writes down what it took."""
+COMMAND = """#!{python}
+import json, resource, subprocess, sys, time
 
-import builtins
-import sys
-import threading
-import time
-
-plain_import, spent, local = builtins.__import__, [], threading.local()
-
-
-def timed_import(*args, **kwargs):
-    """The outermost import of a thread is timed; what it imports is part of it."""
-    if getattr(local, "inside", False):
-        return plain_import(*args, **kwargs)
-    local.inside, start = True, time.process_time()
-    try:
-        return plain_import(*args, **kwargs)
-    finally:
-        local.inside = False
-        spent.append(time.process_time() - start)
-
-
-def write_down():
-    import json, resource
-
-    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = sum(used.ru_utime + used.ru_stime for used in (own, others))
-    row = {{
-        "stage": next((word for word in sys.argv[1:] if not word.startswith("-")), ""),
-        "cpu": cpu,
-        "imports": started + sum(spent),
-        "wall": time.time() - begun,
-        "megabytes": max(own.ru_maxrss, others.ru_maxrss) / 1e3,
-    }}
-    with open({times!r}, "a") as file:
-        file.write(json.dumps(row) + "\\n")
-
-
-if __name__ == "__main__":  # processes that it starts import this file, too
-    import atexit
-
-    begun, started = time.time(), time.process_time()
-    atexit.register(write_down)
-    builtins.__import__ = timed_import
-    from searchlens.cli.main import main
-
-    sys.exit(main())
-'''
+begun = time.time()
+status = subprocess.run([sys.executable, "-m", "searchlens", *sys.argv[1:]]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+row = {{
+    "stage": next((word for word in sys.argv[1:] if not word.startswith("-")), ""),
+    "cpu": used.ru_utime + used.ru_stime,
+    "wall": time.time() - begun,
+    "megabytes": used.ru_maxrss / 1e3,
+}}
+with open({times!r}, "a") as file:
+    file.write(json.dumps(row) + "\\n")
+sys.exit(status)
+"""
 """What jobs find as ``searchlens``."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One stage: number of processes, CPU seconds, those of starts and imports, wall seconds added up, largest MB."""
-
-    stage: str
-    processes: int
-    cpu: float
-    imports: float
-    wall: float
-    megabytes: float
-
-    def __str__(self) -> str:
-        seconds = f"{self.cpu:.1f} | {self.imports:.1f} | {self.wall:.0f}"
-        return f"| {self.stage} | {self.processes} | {seconds} | {self.megabytes:.0f} |"
-
-
-def lines_of(rows: Iterable[dict]) -> list[Line]:
-    """What each stage took, the most expensive first."""
-    stages: dict[str, list[dict]] = {}
-    for row in rows:
-        stages.setdefault(row["stage"], []).append(row)
-    found = [
-        Line(
-            stage,
-            len(jobs),
-            *(sum(job[key] for job in jobs) for key in ("cpu", "imports", "wall")),
-            max(job["megabytes"] for job in jobs),
-        )
-        for stage, jobs in stages.items()
-    ]
-    return sorted(found, key=lambda line: -line.cpu)
 
 
 def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
@@ -125,7 +57,7 @@ def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
     _, took = harness.command([sys.executable, *workflow, *overlay, "--", *targets], ROOT)
     jobs = [json.loads(line) for line in times.read_text().splitlines()]
     own = took.cpu - sum(job["cpu"] for job in jobs)
-    row = {"stage": "(Snakemake, shells)", "cpu": own, "imports": 0, "wall": took.wall, "megabytes": took.peak / 1e3}
+    row = {"stage": "(Snakemake, shells)", "cpu": own, "wall": took.wall, "megabytes": took.peak / 1e3}
     with times.open("a") as file:
         file.write(json.dumps(row) + "\n")
 
@@ -140,12 +72,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         run(folder, args.config.absolute(), args.cores, args.targets)
-        found = lines_of(json.loads(line) for line in (folder / "times.jsonl").read_text().splitlines())
-    print("| stage | processes | CPU s | of these starts and imports | wall s, added up | MB |")
-    print("|---|---|---|---|---|---|")
-    for line in found:
-        print(line)
-    print(f"together {sum(line.cpu for line in found):.0f} CPU s, half of that on two cores")
+        found = pl.read_ndjson(folder / "times.jsonl")
+    sums = (pl.len().alias("processes"), pl.col("cpu", "wall").sum(), pl.col("megabytes").max())
+    print("| stage | processes | CPU s | wall s, added up | MB |")
+    print("|---|---|---|---|---|")
+    for row in found.group_by("stage").agg(*sums).sort("cpu", descending=True).iter_rows(named=True):
+        print("| {stage} | {processes} | {cpu:.1f} | {wall:.0f} | {megabytes:.0f} |".format(**row))
+    print(f"together {found['cpu'].sum():.0f} CPU s, half of that on two cores")
 
 
 if __name__ == "__main__":

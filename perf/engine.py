@@ -28,6 +28,7 @@ from searchlens.seeds import sample_seed
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 MODEL = ZOO / "micro-1m-base"
+TOKENIZER = AutoTokenizer.from_pretrained(MODEL)
 QUESTIONS, SAMPLES, THREADS = 150, 16, 1
 TOKENS, FIXED_TOKENS = 128, 64
 """Most tokens of a sample, and tokens of every sample in the first comparison."""
@@ -52,8 +53,7 @@ class Cell:
 
 def prompts_of() -> list[tuple[int, ...]]:
     texts = [json.loads(line)["question"] for line in (ZOO / "benchmarks/math.jsonl").read_text().splitlines()]
-    tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    return [tuple(tokenizer(f"Problem: {text}\nSolution:\n")["input_ids"]) for text in texts[:QUESTIONS]]
+    return [tuple(TOKENIZER(f"Problem: {text}\nSolution:\n")["input_ids"]) for text in texts[:QUESTIONS]]
 
 
 def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
@@ -71,8 +71,9 @@ def generate(model: Any, cell: Cell, policy: str, batch: int) -> int:
     """Sample a cell with transformers; return the number of tokens, each sample up to its end token."""
     count = 0
     for begin in range(0, len(cell.prompts), batch):
-        ids, mask = left_padded(cell.prompts[begin : begin + batch], model.config.pad_token_id)
-        out = model.generate(ids, attention_mask=mask, **arguments(cell, policy))[:, ids.shape[1] :]
+        prompts = [list(prompt) for prompt in cell.prompts[begin : begin + batch]]
+        asked = TOKENIZER.pad({"input_ids": prompts}, return_tensors="pt")
+        out = model.generate(**asked, **arguments(cell, policy))[:, asked["input_ids"].shape[1] :]
         ended = (out == cell.eos).int().cumsum(1) - (out == cell.eos).int()
         count += int((ended == 0).sum())
     return count
@@ -90,13 +91,6 @@ def arguments(cell: Cell, policy: str) -> dict[str, Any]:
         "max_new_tokens": cell.tokens,
         "min_new_tokens": None if cell.stop else cell.tokens,
     }
-
-
-def left_padded(prompts: list[tuple[int, ...]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    longest = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
-    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    return ids, mask
 
 
 def rate(sample: Callable[[], int]) -> float:

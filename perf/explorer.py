@@ -12,9 +12,9 @@ own reader, with node, if `make web` was run: bytes that it fetches, against the
 the same rows in pages of 1 MB, which polars writes unless it is told otherwise.
 
 With ``--clicks`` both pages are opened in a new Chromium (playwright; `make test-browser` installs it), that of `view`
-by ranges: time to the first view, from a click to the texts of a question, bytes and memory. Times are wall seconds
-seen from outside, so they include the server's work and playwright's; bytes are those of replies, against the two
-shards that hold the texts (the baseline: what a page without ranges would load).
+by ranges: time to the first view, from a click to the texts of a question, and bytes. Times are wall seconds seen from
+outside, so they include the server's work and playwright's; bytes are those of replies, against the two shards that
+hold the texts (the baseline: what a page without ranges would load).
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def build(folder: Path) -> Path:
 def measure(results: Path) -> None:
     """Index, page and answers of a study."""
     opened = searchlens.open(results)
-    parts = [shard for cell in _cells(opened) for shards_ in opened.shards(*cell).values() for shard in shards_]
+    cells = [(side, benchmark) for _, benchmark, *both in opened.sides for side in both]
+    parts = [shard for cell in cells for shards_ in opened.shards(*cell).values() for shard in shards_]
     samples = sum(shard.sidecar["rows"] for shard in parts)
     size = sum(path.stat().st_size for path in results.rglob("*.parquet"))
     print(f"{samples:,} samples, {size / 1e6:,.0f} MB of Parquet")
@@ -105,10 +106,6 @@ def measure(results: Path) -> None:
         made, took = spent(lambda: explorer_page(opened, template=template))
     print(f"data of explorer.html, {len(made.html) / 1e6:.1f} MB: {took}; left out: {' '.join(made.left_out)}")
     print(f"peak memory of this process: {took.peak / 1e6:.2f} GB")
-
-
-def _cells(opened: searchlens.Study) -> list[tuple[str, str]]:
-    return [(side, benchmark) for _, benchmark, *both in opened.sides for side in both]
 
 
 def ranges(folder: Path) -> None:
@@ -156,18 +153,10 @@ class Visit:
     def __init__(self, page: Page) -> None:
         self.page, self.bytes = page, 0
         page.on("response", self._count)
-        self.session = page.context.new_cdp_session(page)
-        self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def _count(self, reply: Response) -> None:
         if reply.request.method == "GET":  # the reply to HEAD states a length and has no bytes
             self.bytes += int(reply.headers.get("content-length", "0"))
-
-    def drawn(self) -> None:
-        """Wait until the view of the address is drawn."""
-        self.page.wait_for_function(
-            "() => document.documentElement.dataset.drawn === (location.hash || '#/')", timeout=60_000
-        )
 
     def first(self, address: str) -> float:
         """Seconds until the curves of the first box are there."""
@@ -176,29 +165,20 @@ class Visit:
         self.page.wait_for_selector("article.card .chart svg", timeout=60_000)
         return time.perf_counter() - started
 
-    def cpu(self) -> float:
-        """CPU seconds of the page's own thread so far."""
-        metrics = self.session.send("Performance.getMetrics")["metrics"]
-        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
-
-    def question(self, cell: str, question: int) -> tuple[float, float, int]:
-        """Wall seconds, CPU seconds of the page and bytes from a click in the list to the texts of both models."""
+    def question(self, cell: str, question: int) -> tuple[float, int]:
+        """Wall seconds and bytes from a click in the list to the texts of both models."""
         self.page.evaluate("view => { location.hash = view }", f"{cell}/q?find=q{question}")
-        self.drawn()
+        self.page.wait_for_function(
+            "() => document.documentElement.dataset.drawn === (location.hash || '#/')", timeout=60_000
+        )
         link = self.page.locator(f'a[data-row="q{question}"]')
         link.wait_for()
         self.page.wait_for_timeout(300)  # what the list loads beside is not of the click
-        before, busy, started = self.bytes, self.cpu(), time.perf_counter()
+        before, started = self.bytes, time.perf_counter()
         link.click()
         for side in ("isbase", "isrl"):
             self.page.wait_for_selector(f'.{side} [aria-label^="Text of sample"]', timeout=60_000)
-        wall = time.perf_counter() - started
-        return wall, self.cpu() - busy, self.bytes - before
-
-    def heap(self) -> float:
-        """Megabytes of JavaScript objects after a collection."""
-        self.session.send("HeapProfiler.collectGarbage")
-        return float(self.session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6
+        return time.perf_counter() - started, self.bytes - before
 
 
 def visit(name: str, address: str, study: Study, questions: list[int]) -> None:
@@ -210,18 +190,13 @@ def visit(name: str, address: str, study: Study, questions: list[int]) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         seen = Visit(browser.new_page())
         first = seen.first(address)
-        print(f"{name}: first view {first:.2f} s ({seen.cpu():.2f} CPU s of the page), {seen.bytes / 1e6:.2f} MB")
+        print(f"{name}: first view {first:.2f} s, {seen.bytes / 1e6:.2f} MB")
         found = [seen.question(f"#/c/{pair}/{benchmark}", each) for each in questions]
-        times, busy, sizes = (list(column) for column in zip(*found, strict=True))
+        times, sizes = (list(column) for column in zip(*found, strict=True))
         print(f"  click to texts: median {statistics.median(times):.2f} s, longest {max(times):.2f} s, of {len(times)}")
-        print(f"  CPU seconds of the page for it: median {statistics.median(busy):.2f}, most {max(busy):.2f}")
         print(f"  bytes of a click: first {sizes[0] / 1e3:.0f} kB, median {statistics.median(sizes) / 1e3:.0f} kB")
         whole = sum(study.shards(side, benchmark)[study.default_policy][0].sidecar["bytes"] for side in (base, rl))
         print(f"  the two shards of the default policy whole (baseline): {whole / 1e3:.0f} kB")
-        seen.page.evaluate("view => { location.hash = view }", f"#/c/{pair}/{benchmark}/q")
-        seen.drawn()
-        listed = seen.page.locator('[role="listitem"]').count()
-        print(f"  memory {seen.heap():.0f} MB; rows of the list in the page: {listed}")
         browser.close()
 
 

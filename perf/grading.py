@@ -1,4 +1,4 @@
-"""Time and memory of grading ten million answers, and IFEval responses per second.
+"""Time and memory of grading ten million answers.
 
     python perf/grading.py [--scale 1]
 
@@ -13,9 +13,6 @@ math-verify on every row, in the same processes with the same limits. It runs on
 linearly. Goals at full scale: cold at most 25 minutes, known at most 1 minute, memory that does not grow with the
 number of cells. ``--scale`` is the share of the questions. Wall seconds depend on the load of the machine, processor
 seconds less so.
-
-IFEval: responses of 1.4 kB to prompts with any of the 25 instructions. They follow a third of the instructions; for the
-others the loose variants are tried. Goal: 600 responses per second.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -35,10 +32,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import psutil
-from harness import alone
 
 from searchlens.benchmarks import Question
-from searchlens.grading import GradedPair, grader, ifeval, processes
+from searchlens.grading import GradedPair, grader, processes
 from searchlens.grading.score import SAMPLES, Rules, Summary, found_answers
 
 BENCHMARKS, CHECKPOINTS, QUESTIONS, POLICIES, DRAWS = 4, 14, 500, 24, 16
@@ -48,9 +44,8 @@ SPELLINGS = 240
 HOSTILE_SHARE = 0.02
 COLD, KNOWN = ("cold", 25 * 60), ("known", 60)
 """Goals in seconds at full scale."""
-GOAL_RESPONSES = 600
-SAMPLE, RESPONSES = 2_000, 10_000
-"""Rows of the baseline, and responses of IFEval."""
+SAMPLE = 2_000
+"""Rows of the baseline."""
 SEED = 1
 
 # ---- answers
@@ -59,20 +54,8 @@ Rng = random.Random
 WORDS = ("red", "blue", "Evelyn", "none", "east", "north", "odd", "even")
 
 
-def integer(rng: Rng) -> str:
-    return str(rng.randint(-99, 9999))
-
-
 def fraction(rng: Rng) -> str:
     return rf"\frac{{{rng.randint(1, 99)}}}{{{rng.randint(2, 99)}}}"
-
-
-def root(rng: Rng) -> str:
-    return rf"{rng.randint(2, 30)}\sqrt{{{rng.randint(2, 99)}}}"
-
-
-def pair(rng: Rng) -> str:
-    return rf"\left({rng.randint(-99, 99)}, {fraction(rng)}\right)"
 
 
 def interval(rng: Rng) -> str:
@@ -80,24 +63,16 @@ def interval(rng: Rng) -> str:
     return rng.choice([rf"[{low}, {low + rng.randint(1, 99)})", rf"({low}, \infty)"])
 
 
-def polynomial(rng: Rng) -> str:
-    return rf"{rng.randint(2, 99)}x^2{rng.randint(1, 99):+d}x{rng.randint(-99, 99):+d}"
-
-
-def word(rng: Rng) -> str:
-    return rf"\text{{{rng.choice(WORDS)} {rng.randint(1, 99)}}}"
-
-
-KINDS: dict[Callable[[Rng], str], int] = {
-    integer: 50,
-    fraction: 18,
-    root: 10,
-    pair: 8,
-    interval: 6,
-    polynomial: 4,
-    word: 4,
-}
-"""Kinds of gold answers, in percent."""
+KINDS: tuple[tuple[int, Callable[[Rng], str]], ...] = (
+    (50, lambda rng: str(rng.randint(-99, 9999))),
+    (18, fraction),
+    (10, lambda rng: rf"{rng.randint(2, 30)}\sqrt{{{rng.randint(2, 99)}}}"),
+    (8, lambda rng: rf"\left({rng.randint(-99, 99)}, {fraction(rng)}\right)"),
+    (6, interval),
+    (4, lambda rng: rf"{rng.randint(2, 99)}x^2{rng.randint(1, 99):+d}x{rng.randint(-99, 99):+d}"),
+    (4, lambda rng: rf"\text{{{rng.choice(WORDS)} {rng.randint(1, 99)}}}"),
+)
+"""Percentage of gold answers, and how one of the kind is made."""
 
 
 def respelled(answer: str, rng: Rng) -> str:
@@ -131,7 +106,7 @@ def possible_answers(count: int, benchmark: int) -> tuple[list[str], np.ndarray[
     golds, table = [], np.empty((count, SPELLINGS), dtype=object)
     for q in range(count):
         rng = Rng(f"{SEED}/{benchmark}/{q}")
-        kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = rng.choices([make for _, make in KINDS], [percent for percent, _ in KINDS])[0]
         golds.append(kind(rng))
         for s in range(SPELLINGS):
             if rng.random() < HOSTILE_SHARE:
@@ -233,60 +208,6 @@ def rowwise(cells: list[Cell]) -> float:
     return (time.perf_counter() - started) / len(pairs)
 
 
-def responses() -> Iterator[GradedPair]:
-    """Prompts with one to three instructions of any kind, and responses that follow a third of them."""
-    rng, reference = Rng(SEED), grader("ifeval").reference
-    words = ("the", "a", "model", "writes", "long", "answers", "about", "rivers", "while", "nobody", "checks", "them")
-    for _ in range(RESPONSES):
-        text = ". ".join(" ".join(rng.choices(words, k=12)).capitalize() for _ in range(22)) + "."
-        shapes = [text.upper(), text.lower(), f"**Note**\n\n{text}\n\n* end", text.replace(". ", ", ")]
-        text = rng.choice([text] * 4 + shapes)
-        chosen = rng.sample(INSTRUCTIONS, rng.choices([1, 2, 3], [56, 34, 10])[0])
-        spec = {"instruction_id_list": [name for name, _ in chosen], "kwargs": [given for _, given in chosen]}
-        question = Question("q", "?", "", {"ifeval": spec})
-        yield GradedPair(reference(question), text)
-
-
-INSTRUCTIONS: list[tuple[str, dict[str, object]]] = [
-    ("keywords:existence", {"keywords": ["model", "rivers"]}),
-    ("keywords:frequency", {"keyword": "answers", "frequency": 12, "relation": "at least"}),
-    ("keywords:forbidden_words", {"forbidden_words": ["sea", "time"]}),
-    ("keywords:letter_frequency", {"letter": "q", "let_frequency": 3, "let_relation": "less than"}),
-    ("language:response_language", {"language": "en"}),
-    ("length_constraints:number_sentences", {"num_sentences": 20, "relation": "at least"}),
-    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}),
-    ("length_constraints:number_words", {"num_words": 240, "relation": "at least"}),
-    ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 3, "nth_paragraph": 2, "first_word": "the"}),
-    ("detectable_content:number_placeholders", {"num_placeholders": 2}),
-    ("detectable_content:postscript", {"postscript_marker": "P.S."}),
-    ("detectable_format:number_bullet_lists", {"num_bullets": 1}),
-    ("detectable_format:constrained_response", {}),
-    ("detectable_format:number_highlighted_sections", {"num_highlights": 1}),
-    ("detectable_format:multiple_sections", {"section_spliter": "Section", "num_sections": 2}),
-    ("detectable_format:json_format", {}),
-    ("detectable_format:title", {}),
-    ("combination:two_responses", {}),
-    ("combination:repeat_prompt", {"prompt_to_repeat": "Write about rivers."}),
-    ("startend:end_checker", {"end_phrase": "in time."}),
-    ("startend:quotation", {}),
-    ("change_case:capital_word_frequency", {"capital_frequency": 3, "capital_relation": "less than"}),
-    ("change_case:english_capital", {}),
-    ("change_case:english_lowercase", {}),
-    ("punctuation:no_comma", {}),
-]
-"""One of each of the 25."""
-
-
-def measure_responses() -> None:
-    """Print how many IFEval responses are checked per second, including the start of the workers."""
-    pairs = list(responses())
-    wall, cpu = time.perf_counter(), processor_seconds()
-    verdicts = grader("ifeval").grade(pairs, workers=JOBS)
-    wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
-    print(f"IFEval: {RESPONSES / wall:.0f} responses/s of {JOBS} processes, goal {GOAL_RESPONSES}", end=" ")
-    print(f"({RESPONSES / cpu:.0f} per second of processor time); {ifeval.accuracies(each.form for each in verdicts)}")
-
-
 def report(cells: list[Scored], scale: float, name: str, goal: float) -> float:
     """Print and return the seconds that two jobs took for all cells, without drawing the samples."""
     wall, cpu = (sum(getattr(cell, which) for cell in cells) for which in ("wall", "cpu"))
@@ -314,7 +235,6 @@ def main() -> None:
     print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
     peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
     print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
-    alone(measure_responses)  # its workers load IFEval, not math-verify
 
 
 if __name__ == "__main__":

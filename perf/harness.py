@@ -22,7 +22,7 @@ import polars as pl
 import yaml
 
 from searchlens.config import check
-from searchlens.plan import Generation, Grid
+from searchlens.plan import Grid
 from searchlens.store import shards, snapshots
 
 MICRO = Path(__file__).parents[1] / "resources/zoo/micro-1m-base"
@@ -162,50 +162,29 @@ def build(folder: Path, settings: dict[str, Any], cells: int | None = None, toke
 
 def fill(grid: Grid, checkpoint: str, benchmark: str, seed: int, tokens: int = 0) -> None:
     """Shards and manifests of a cell, of the study in this folder; with lists of ``tokens`` for each text, if any."""
-    rng = np.random.default_rng(seed)
+    rng, golds = np.random.default_rng(seed), [one.gold for one in grid.inputs.questions(benchmark)]
     ability = 0.3 if checkpoint.endswith("rl") else -0.3
-    chance = 1 / (1 + np.exp(-rng.normal(ability, 2.0, len(grid.inputs.questions(benchmark)))))
+    chance = 1 / (1 + np.exp(-rng.normal(ability, 2.0, len(golds))))
     for pool in grid.jobs.pools(checkpoint, benchmark):
-        entries = [_generation(grid, checkpoint, benchmark, each, chance, rng, tokens) for each in pool.generations]
+        entries = []
+        for each in pool.generations:
+            size = min(IN_SHARD, each.samples)
+            for start in range(0, each.samples, size):
+                shards.publish(
+                    grid.folder(checkpoint, benchmark, each.id),
+                    start,
+                    start + size,
+                    _samples(golds, chance, range(start, start + size), rng, tokens),
+                    generation_id=each.id,
+                    policies=each.policies,
+                    provenance=shards.Provenance(1.0, "cpu", 1, "made up"),
+                )
+            policies = {"id": each.id, "policies": list(each.policies)}
+            entries.append({**policies, "start": each.start, "samples": each.samples, "spec": each.spec})
         content = {"pool": pool.name, "checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}
         manifest = grid.current_manifest(pool)
         manifest.parent.mkdir(parents=True, exist_ok=True)
         manifest.write_text(json.dumps(content, indent=1))
-
-
-def _generation(
-    grid: Grid,
-    checkpoint: str,
-    benchmark: str,
-    each: Generation,
-    chance: np.ndarray,
-    rng: np.random.Generator,
-    tokens: int,
-) -> dict[str, Any]:
-    """The shards of one policy, and their entry in the manifest."""
-    folder, golds = grid.folder(checkpoint, benchmark, each.id), [one.gold for one in grid.inputs.questions(benchmark)]
-    size = min(IN_SHARD, each.samples)
-    made = [
-        shards.publish(
-            folder,
-            start,
-            start + size,
-            _samples(golds, chance, range(start, start + size), rng, tokens),
-            generation_id=each.id,
-            policies=each.policies,
-            provenance=shards.Provenance(1.0, "cpu", 1, "made up"),
-        )
-        for start in range(0, each.samples, size)
-    ]
-    files = [{"file": s.path.name, "rows": s.sidecar["rows"], "sha256": s.sidecar["sha256"]} for s in made]
-    return {
-        "id": each.id,
-        "policies": list(each.policies),
-        "start": each.start,
-        "samples": each.samples,
-        "spec": each.spec,
-        "shards": files,
-    }
 
 
 def _samples(

@@ -27,7 +27,6 @@ CELLS, POLICIES, QUESTIONS, SAMPLES = 56, 24, 500, 16
 BUDGETS = [1, 2, 4, 8, 16]
 METRICS = ["P", "Q", "B", "T"]
 KEYS = ["policy", "question"]
-NAMES = ("stage, everything", "baseline, 4 prefix counts")
 
 
 def scores(seed: int) -> pl.DataFrame:
@@ -97,7 +96,8 @@ def main() -> None:
     print(f"{CELLS * POLICIES * QUESTIONS * SAMPLES / 1e6:.2f} M rows in {CELLS} cells, budgets {BUDGETS}")
     print(f"peak memory of the stage {peak:.2f} GiB")
     seconds = [np.sum([(each.wall, each.cpu) for each in taken], axis=0) for taken in (stage, direct)]
-    for name, (wall, cpu), taken in zip(NAMES, seconds, (stage, direct), strict=True):
+    names = ("stage, everything", "baseline, 4 prefix counts")
+    for name, (wall, cpu), taken in zip(names, seconds, (stage, direct), strict=True):
         print(f"{name:26}{wall:7.1f} s wall{cpu:7.1f} s CPU, first cell {taken[0].wall:.2f} s")
     wall, cpu = seconds[1] / seconds[0]
     print(f"baseline / stage          {wall:7.2f}       {cpu:7.2f}")

@@ -2,8 +2,8 @@
 
     python perf/planning.py
 
-Nothing is sampled yet, and then all of it: a shard for each of 6,400 generations. The baseline in the same run is the
-layout that most workflows have, one job per policy (``pool_size: 1``), on the same grid. Goal: at most 8 s on 2 cores.
+Nothing is sampled yet. The baseline in the same run is the layout that most workflows have, one job per policy
+(``pool_size: 1``), on the same grid. Goal: at most 8 s on 2 cores.
 Memory is that of a study of 6,080 jobs (40 checkpoints, 38 benchmarks); goal: at most 500 MB. The process that then
 starts the jobs needs no more: it has made the same plan. CPU seconds are printed beside wall seconds, which depend on
 what else runs on the machine; ratio and goal are in CPU seconds, since a dry run uses one core.
@@ -11,29 +11,12 @@ what else runs on the machine; ratio and goal are in CPU seconds, since a dry ru
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from harness import Spent, command, save, study
 
-from searchlens.config import check
-from searchlens.plan import Grid
-
 ROOT = Path(__file__).parents[1]
-
-
-def _fill(folder: Path, settings: dict[str, Any]) -> None:
-    """Put a shard of every generation into the store; planning looks at sidecars, sizes and times only."""
-    grid = Grid(check.validate(settings), folder)
-    for cell in grid.study.cells:
-        for generation in grid.jobs.generations(*cell):
-            path = grid.folder(*cell, generation.id) / f"s00000-{generation.samples:05d}.parquet"
-            path.parent.mkdir(parents=True)
-            path.touch()
-            sidecar = {"bytes": 0, "mtime_ns": path.stat().st_mtime_ns, "sha256": "", "rows": 1}
-            path.with_suffix(".json").write_text(json.dumps(sidecar))
 
 
 def _dry_run(folder: Path) -> tuple[Spent, int]:
@@ -44,29 +27,21 @@ def _dry_run(folder: Path) -> tuple[Spent, int]:
     return took, int(jobs[0])
 
 
-def _median(folder: Path) -> tuple[Spent, int]:
-    return sorted(_dry_run(folder) for _ in range(3))[1]
-
-
 def main() -> None:
-    """Measure our layout three times, empty and filled, and the baseline, which takes four times as long, once."""
+    """Measure our layout three times, and the baseline, which takes four times as long, once."""
     sizes = {"policies": 32, "questions": 500}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = study(folder, pairs=10, benchmarks=10, **sizes)
         save(folder, settings)
-        ours, jobs = _median(folder)
+        ours, jobs = sorted(_dry_run(folder) for _ in range(3))[1]
         save(folder, {**settings, "pool_size": 1})
         naive, of_one = _dry_run(folder)
-        save(folder, settings)
-        _fill(folder, settings)
-        full, _ = _median(folder)
     with tempfile.TemporaryDirectory() as name:
         save(Path(name), study(Path(name), pairs=20, benchmarks=38, **sizes))
         large, of_all = _dry_run(Path(name))
     print(f"pools of 32 policies: {ours} for {jobs} generation jobs")
     print(f"one job per policy (baseline): {naive} for {of_one} generation jobs")
-    print(f"pools, everything sampled: {full}")
     megabytes = large.peak / 1e3
     verdict = "met" if megabytes <= 500 else "missed"
     print(f"memory at {of_all:,} generation jobs, 6,080 in all: {megabytes:.0f} MB; goal <= 500 MB: {verdict}")

@@ -2,14 +2,13 @@
 
     OMP_NUM_THREADS=1 python perf/resident.py --device cuda
 
-The 1M Base answers micro math questions on two engines of one process. Three parts:
+The 1M Base answers micro math questions on two engines of one process. Two parts:
 
 1. The same requests under every filter and penalty, one by one and mixed: how many texts and ends are equal, and the
    largest differences of log p and of log q; then how many likely tokens are. At the end the other path against itself
    with half the rows, which shows what a batch of another size changes (see ``--dtype``).
-2. The sweep of ``perf/controllers.py`` with 16 draws of each question, in turns; then with four times as
-   many, and without the driver of searches, where rows stay on the device.
-3. The time that the device takes for a step, by rows, columns and filters.
+2. The sweep of ``perf/controllers.py`` with 16 draws of each question, in turns; then with 256, where rows stay on the
+   device.
 
 On a CPU it shows that it runs; its speeds say nothing there.
 """
@@ -17,11 +16,9 @@ On a CPU it shows that it runs; its speeds say nothing there.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from controllers import MAX_TOKENS, MODEL, SWEEP, ZOO, Bench
 
 from searchlens import benchmarks
@@ -31,7 +28,6 @@ from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.search.policy import parse
 from searchlens.seeds import sample_seed
-from searchlens_lab.resident._device_rows import NUMBERS, RUNNING, STOP, Features
 from searchlens_lab.resident.engine import ResidentEngine
 
 ROWS, QUESTIONS, SAMPLES = 4096, 500, 16
@@ -46,7 +42,6 @@ SAMPLINGS = (
     Sampling(0.8, top_p=0.9, repetition_penalty=1.2, frequency_penalty=0.3),
     Sampling(0.25),
 )
-FILTERS = {"plain": (False,) * 4, "top-p": (False, False, False, True), "four filters": (True,) * 4}
 
 
 def requests_of(bench: Bench, questions: int, draws: range, sampling: Sampling, **wanted: int) -> list[Request]:
@@ -122,42 +117,7 @@ def print_speeds(benches: dict[str, Bench], turns: int) -> None:
     for _ in range(turns):
         for name in benches:
             timed(name, SAMPLES)
-    for _ in range(turns):
-        timed("resident", 4 * SAMPLES)
     timed("resident", 16 * SAMPLES)
-    bench = benches["resident"]
-    requests = requests_of(bench, len(bench.questions), range(2 * SAMPLES), sweep.local)
-    for _ in range(2):
-        started = time.perf_counter()
-        tokens = sum(len(text.tokens) for _, text in complete(bench.engine, requests))
-        seconds = time.perf_counter() - started
-        print(f"no driver: {tokens} tokens, {tokens / seconds:,.0f} tok/s, {1e6 * seconds / len(requests):.1f} us each")
-
-
-@torch.inference_mode()
-def print_steps(engine: TransformersEngine) -> None:
-    """Print the device's time for a step, of 32 in which all rows grow up to a number of columns."""
-    assert engine._resident is not None
-    device = engine._resident._device
-
-    def advance(rows: int, columns: int, filters: tuple[bool, ...]) -> None:
-        start = {"token": 5, "position": columns - 33, "drawn": 0, "finish": RUNNING, "limit": columns}
-        device._numbers.copy_(torch.tensor([start[name] for name in NUMBERS])[:, None])
-        device._stops.zero_()
-        for _ in range(4):
-            device.advance(np.zeros((8, rows)), columns, Features(filters))  # type: ignore[arg-type]
-
-    for rows in (64, 512, 2048, 4096):
-        for columns in (128, 192, 256):
-            for name, filters in FILTERS.items():
-                advance(rows, columns, filters)  # captures the step
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                advance(rows, columns, filters)
-                end.record()
-                torch.cuda.synchronize()
-                print(f"{rows} rows, {columns} columns, {name}: {begin.elapsed_time(end) / 32:.3f} ms a step")
-    device._numbers[NUMBERS.index("finish")] = STOP
 
 
 def main() -> None:
@@ -178,8 +138,6 @@ def main() -> None:
     benches = {name: Bench(engine, prompter, questions) for name, engine in engines.items()}
     compare_all(benches["other"], list(engines.values()), engine(TransformersEngine, ROWS // 2), args.compared)
     print_speeds(benches, args.turns)
-    if args.device != "cpu":
-        print_steps(engines["resident"])
 
 
 if __name__ == "__main__":

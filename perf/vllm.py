@@ -1,4 +1,4 @@
-"""Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
+"""Tokens per second of vLLM under our driver: the autoregressive pool and power sampling against raw vLLM.
 
     python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power]
     python -P perf/vllm.py --seconds 30 --warm 45    pool and power sampling without an end, between two measures of
@@ -6,14 +6,14 @@
 
 Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides
 speed is scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from
-a lognormal law cut at ``CAP``, scaled to a mean of 645 tokens; power sampling accepts with probability .657; a thought
-has 48 tokens. Each line is one complete run, including its tail. With eight requests for each row, the default and the
-least for a line of the pool, about nine tenths of its tokens come while the rows are full; with fewer the tail decides.
+a lognormal law cut at ``CAP``, scaled to a mean of 645 tokens; power sampling accepts with probability .657. Each line
+is one complete run, including its tail. With eight requests for each row, the default and the least for a line of the
+pool, about nine tenths of its tokens come while the rows are full; with fewer the tail decides.
 
 ``raw``            ``LLM.generate`` on the requests of the autoregressive pool, with log-probabilities, in a process of
                    its own that imports nothing of searchlens
 ``pool``           the same requests through engine and driver
-``power`` ...      each controller; ``of pool`` compares generated tokens per second
+``power``          chains of power sampling; ``of pool`` compares generated tokens per second
 ``power, alone``   one chain at a time, as published implementations do
 
 ``running`` is the mean number of samples that draw a token together, ``prefilled`` the thousands of prompt and prefix
@@ -37,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count
@@ -68,24 +68,11 @@ POOL = (
     *(f"minp{p}_t{t}" for p in (0.05, 0.1, 0.2) for t in (0.7, 0.9)),
     "topp0.95_t1.0",
 )
-THOUGHT = {"name": "thought", "max_tokens": 48}
-SEARCHES: dict[str, dict[str, Any]] = {
-    # Fewer blocks, steps and iterations than are sampled with, but continuations of about the same lengths.
-    "power": {
-        "local": {"temperature": 0.25},
-        "controller": "power",
-        "scheduler": {"name": "blocks", "blocks": 4, "steps": 1},
-    },
-    "entropy_tree": {"controller": "entropy_tree", "transition": {"name": "branch", "children": "distinct", "gap": 2}},
-    "thought_tree": {"controller": {"name": "thought_tree", "width": 8}, "transition": THOUGHT},
-    "mcts": {
-        "local": {"temperature": 0.7},
-        "controller": "mcts",
-        "transition": THOUGHT,
-        "scheduler": {"name": "iterations", "iterations": 4},
-    },
-    "step_beam": {"controller": {"name": "step_beam", "width": 4, "expand": 2}, "transition": THOUGHT},
-    "beam": {"controller": {"name": "beam", "width": 4}},
+# Fewer blocks and steps than are sampled with, but continuations of about the same lengths.
+POWER = {
+    "local": {"temperature": 0.25},
+    "controller": "power",
+    "scheduler": {"name": "blocks", "blocks": 4, "steps": 1},
 }
 SHAPES = {
     "7b": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28}
@@ -230,58 +217,49 @@ def _endless(searches: Callable[[], list[tuple[int, Search]]]) -> Iterator[tuple
             yield number * len(part) + place, search
 
 
-def searches(name: str, texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
-    """Searches of one controller."""
-    policy = from_spec(name, SEARCHES[name])
+def chains(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
+    """Searches by power sampling."""
+    policy = from_spec("power", POWER)
     return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(texts)]
 
 
-def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **options: Any) -> Line:
-    """One run through the driver."""
-    watched, usage, returned = Watched(engine), Usage(), 0
+def driven(
+    name: str,
+    searches: Iterable[tuple[int, Search]],
+    engine: Engine,
+    warm: float = 0.0,
+    seconds: float = math.inf,
+    **options: Any,
+) -> Line:
+    """One run through the driver, or the rate of endless searches in the ``seconds`` after the first ``warm`` ones.
+
+    After endless ones the engine is not idle. Their tokens are counted by steps and rows, so those of a row whose
+    prompt is computed in part are counted, too.
+    """
+    watched, usage, begun, returned, first = Watched(engine), Usage(), time.perf_counter(), 0, 0
     for _, outcome in run(searches, watched, **options):  # type: ignore[arg-type]
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
-        usage += outcome.usage
-        returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
-    return _line(name, usage, returned, watched)
-
-
-def steady(name: str, searches: Iterator[tuple[int, Search]], engine: Engine, warm: float, seconds: float) -> Line:
-    """The rate of endless searches in the ``seconds`` after the first ``warm`` ones; the engine is not idle afterwards.
-
-    Tokens are counted by steps and rows, so those of a row whose prompt is computed in part are counted, too.
-    """
-    watched, usage, begun, returned = Watched(engine), Usage(), time.perf_counter(), 0
-    first = 0
-    for _, outcome in run(searches, watched):  # type: ignore[arg-type]
         past = time.perf_counter() - begun
         if past < warm:
             first = len(watched.spans)
             continue
-        if isinstance(outcome, Failure):
-            raise RuntimeError(outcome.reason)
         usage += outcome.usage
         returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
         if past > warm + seconds:
             break
     spans = watched.spans[first:]
-    drawn = sum(span.steps * min(span.requests, engine.max_rows) for span in spans)
-    return _line(name, usage._replace(generated=drawn), returned, watched, spans)
-
-
-def _line(name: str, usage: Usage, returned: int, watched: Watched, part: Sequence[Span] | None = None) -> Line:
-    spans, context = watched.spans if part is None else part, usage.prefilled + usage.reused
-    seconds, steps = sum(span.seconds for span in spans), sum(span.steps for span in spans)
+    if seconds < math.inf:
+        usage = usage._replace(generated=sum(span.steps * min(span.requests, engine.max_rows) for span in spans))
     return Line(
         name,
         usage.requests,
         usage.generated,
         returned,
-        seconds,
-        usage.generated / max(steps, 1),
+        sum(span.seconds for span in spans),
+        usage.generated / max(sum(span.steps for span in spans), 1),
         usage.prefilled,
-        usage.reused / context,
+        usage.reused / (usage.prefilled + usage.reused),
         Window.of(spans, watched.max_rows, usage.generated),
     )
 
@@ -366,32 +344,26 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     """All runs through searchlens' engine."""
-    vocab, texts, chains = SHAPES[args.shape]["vocab_size"], lengths(args.requests), lengths(args.searches)
+    vocab = SHAPES[args.shape]["vocab_size"]
+    works = {
+        "pool": partial(pool, lengths(args.requests), vocab),
+        "power": partial(chains, lengths(args.searches), vocab),
+    }
     power.PowerSampling._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[method-assign]
     if args.seconds:
-        again = {"pool": partial(pool, texts), "power": partial(searches, "power", chains)}
-        for name in args.only or ENDLESS:
+        for name in args.only or works:
             engine = _started(folder, args)  # a new one for each, because the last is not idle
-            yield steady(name, _endless(partial(again[name], vocab)), engine, args.warm, args.seconds)
+            yield driven(name, _endless(works[name]), engine, args.warm, args.seconds)
             engine.close()
         return
     engine = _started(folder, args)
     driven("warm-up", pool(lengths(64), vocab), engine, group=1)
-    # Wide searches draw more tokens each, so there are fewer of them.
-    share_of = {"power": 1, "entropy_tree": 2, "thought_tree": 16, "mcts": 2, "step_beam": 4}
-    number_of = {name: args.searches // part for name, part in share_of.items()} | {"beam": 16}
-
-    def line(name: str) -> Line:
-        if name == "pool":
-            return driven(name, pool(texts, vocab), engine)
-        if name == "power, alone":
-            return driven(name, searches("power", chains, vocab)[:1], engine, live=1)
-        return driven(name, searches(name, lengths(number_of[name]), vocab), engine)
-
     for _ in range(args.runs):
-        for name in args.only or ("pool", "power", "power, alone", *list(number_of)[1:]):
-            if name != "raw":
-                yield line(name)
+        for name in args.only or (*works, "power, alone"):
+            if name == "power, alone":
+                yield driven(name, works["power"]()[:1], engine, live=1)
+            elif name != "raw":
+                yield driven(name, works[name](), engine)
     engine.close()
 
 
@@ -452,9 +424,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the kind that this runs on, for its limit")
     parser.add_argument("--requests", type=int, help=f"of the pool; default and least: {REQUESTS_A_ROW} x rows")
-    parser.add_argument(
-        "--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows; wider searches are fewer"
-    )
+    parser.add_argument("--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows")
     parser.add_argument("--seconds", type=float, help="of pool and power sampling without an end")
     parser.add_argument("--warm", type=float, default=45, help="with --seconds: seconds before them")
     parser.add_argument("--runs", type=int, default=3, help="of each line, in turns")

@@ -2,9 +2,9 @@
 
     python validation/independent.py --results results/zoo-tables
 
-It uses numpy, scipy and polars, and nothing of the packages that made the frames: estimates are read as an Arrow table
-in an xz stream, counts taken from the sizes of answer classes, and every number computed from its definition
-(docs/measures.md), by another route than in the library where there is one:
+It uses nothing of the packages that made the frames: estimates are read as an Arrow table in an xz stream, counts taken
+from the sizes of answer classes, and every number computed from its definition (docs/measures.md), by another route
+than in the library where there is one:
 
 * N*(b) and its slopes under the default policy, support counts with SRR and NDR, Cover@tau, G-Pass@k, pass@k, and
   pass@k corrected for guessing, in every cell;
@@ -32,25 +32,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import yaml
 from scipy import stats
 
 COUNTS = Path("resources/zoo/cohort/recorded_counts")
 QUESTIONS = Path("resources/zoo/cohort/benchmarks")
 DEFAULT = "topp0.95_t1.0"
-PAIRS = {
-    "anchor": ("anchor-base", "anchor-rl"),
-    "large": ("large-base", "large-rl"),
-    "small": ("small-base", "small-rl"),
-    "math": ("math-base", "math-rl"),
-    "tiny": ("tiny-base", "tiny-rl"),
-    "llama": ("llama-base", "llama-rl"),
-    "mistral": ("mistral-base", "mistral-rl"),
-    "orz": ("anchor-base", "orz-rl"),
-    "oat": ("math-base", "oat-rl"),
-    "dsmath": ("dsmath-base", "dsmath-rl"),
-    "overtrained": ("anchor-base", "overtrained-rl"),
-    "control": ("control-base", "control-rl"),
-}
+STUDY = yaml.safe_load(Path("config/zoo.yaml").read_text())
+PAIRS = {name: (pair["base"], pair["rl"]) for name, pair in STUDY["pairs"].items()}
 FITTED = list(PAIRS)[:7]
 BENCHMARKS = ("math", "aime", "gpqa", "ifeval", "amc", "minerva", "olympiad", "tinymmlu")
 BUDGETS = (1, 2, 4, 8, 16)
@@ -171,11 +160,8 @@ def _weights(moments: list[np.ndarray]) -> np.ndarray:
 
 def _expected(moment: np.ndarray, others: list[np.ndarray]) -> float:
     """The mean of a moment, given those of the others."""
-    return (
-        sum(float(np.cov(moment, g)[0, 1] * w) for g, w in zip(others, _weights(others), strict=True))
-        if others
-        else 0.0
-    )
+    weights = _weights(others) if others else ()
+    return sum(float(np.cov(moment, g)[0, 1] * w) for g, w in zip(others, weights, strict=True))
 
 
 # ---- rule
@@ -302,11 +288,10 @@ def compare_cell(
     """All measures of a cell but the exponents under any policy."""
     place, one, two = f"{pair} {benchmark}", base[DEFAULT], rl[DEFAULT]
     cell = {"pair": pair, "benchmark": f"zoo-{benchmark}"}
-    mine: dict[int, float] = {}
-    for row in frames["equivalents"].filter(policy=DEFAULT, **cell).iter_rows(named=True):
-        mine[row["budget"]] = equivalent(one, two, row["budget"])
+    rows = frames["equivalents"].filter(policy=DEFAULT, **cell).rows(named=True)
+    mine = {row["budget"]: equivalent(one, two, row["budget"]) for row in rows}
+    for row in rows:
         found.add("N*", f"{place} b = {row['budget']}", mine[row["budget"]], row["n"])
-    for row in frames["equivalents"].filter(policy=DEFAULT, **cell).iter_rows(named=True):
         if (after := mine.get(2 * row["budget"])) is not None:
             found.add("slope", f"{place} b = {row['budget']}", math.log2(after / mine[row["budget"]]), row["slope"])
     has, gains = one[0] > 0, two[0] > 0
@@ -319,10 +304,8 @@ def compare_cell(
         found.add("support", f"{place} {name}", value, row[name])
     choices = options_of(benchmark)
     for row in frames["measures"].filter(**cell).iter_rows(named=True):
-        if (
-            row["side"] in ("Base", "RL")
-            and (value := measured(row, one if row["side"] == "Base" else two, choices)) is not None
-        ):
+        side = {"Base": one, "RL": two}.get(row["side"])
+        if side and (value := measured(row, side, choices)) is not None:
             found.add(row["measure"], f"{place} {row['side']} {row['k']} {row['tau']}", value, row["value"])
     rows = frames["exponents"].filter(policy=DEFAULT, **cell).iter_rows(named=True)
     for row in rows:
@@ -391,15 +374,10 @@ def main() -> None:
             sides = counts(base, benchmark), counts(rl, benchmark)
             compare_cell(found, frames, pair, benchmark, *sides)
             if f"{pair}/{benchmark}" in ANY:
-                row = frames["exponents"].row(
-                    by_predicate=(pl.col("pair") == pair)
-                    & (pl.col("benchmark") == f"zoo-{benchmark}")
-                    & (pl.col("policy") == "any"),
-                    named=True,
-                )
-                for value, name in zip(
-                    law_set(list(sides[0].values()), sides[1][DEFAULT]), ("beta_lo", "beta_hi"), strict=True
-                ):
+                cell = {"pair": pair, "benchmark": f"zoo-{benchmark}", "policy": "any"}
+                row = frames["exponents"].filter(**cell).row(0, named=True)
+                ends = law_set(list(sides[0].values()), sides[1][DEFAULT])
+                for value, name in zip(ends, ("beta_lo", "beta_hi"), strict=True):
                     found.add("set, any policy", f"{pair} {benchmark} {name}", value, row[name])
         if benchmark in BENCHMARKS[:4]:
             compare_rows(found, errors, benchmark)

@@ -90,14 +90,9 @@ def true_pairing(cohorts: int) -> Iterator[Record]:
 
 def strangers_design() -> Design:
     """Five models on two benchmarks of 60 questions, six policies: 120 pairings."""
-    small, whole = small_design("unrelated"), fitted_design("unrelated")
     names = ("qwen25_7b", "qwen25_14b", "qwen25_1.5b", "qwen25_0.5b", "mistral7b_v01")
-    return replace(
-        small,
-        bases={name: whole.bases[name] for name in names},
-        models={name: whole.models[name] for name in names},
-        benchmarks={name: replace(item, questions=60) for name, item in small.benchmarks.items()},
-    )
+    part = fitted_design("unrelated").part(names, ("math500", "gpqa"), 60)
+    return replace(part, policies=small_design().policies)
 
 
 def unrelated(cohorts: int) -> Iterator[Record]:

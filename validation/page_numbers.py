@@ -180,10 +180,8 @@ def quoted_errors(folder: Path, ten: list[str]) -> Quoted:
     )
     paths = errors.filter(rule="V1", pool="ar", exponents="paper")
     yield number(paths.filter(pl.col("model").is_in(ten))["error"].max(), 1), "V1, ten pairs: largest"
-    yield (
-        number(paths.filter(model="control", benchmark="zoo-math")["error"].item(), 1),
-        "V1, control, math",
-    )
+    control = paths.filter(model="control", benchmark="zoo-math")["error"].item()
+    yield number(control, 1), "V1, control, math"
     for row in means.filter(exponents="paper", pool="ar", scope="vertical", column="macro").to_dicts():
         if row["rule"] in ("V1", "V2-δ0", "V3", "Base+gain", "H1"):
             ends = (row[key] for key in ("corrected", "lo_corrected", "hi_corrected"))

@@ -56,32 +56,32 @@ class Row:
         """Samples of RL's default policy that cost as many tokens as one text of this."""
         return round(tokens(self.ours) / tokens(self.theirs))
 
-    def gap(self, budget: int) -> Floats | None:
-        """Difference for each question, in percentage points; None if either has too few samples."""
-        return gap(self.ours, budget, self.theirs, budget)
+    @property
+    def gaps(self) -> list[Floats | None]:
+        """Differences of each question, in percentage points; None where either side has too few samples.
 
-    def gap_at_equal_tokens(self) -> Floats | None:
-        """One text of this minus ``equal`` samples of RL; as ``gap``."""
-        return gap(self.ours, 1, self.theirs, max(self.equal, 1))
-
-    def gap_to_base(self, budget: int) -> Floats | None:
-        """RL minus Base under the same policy; None on the side of Base, and as ``gap``."""
-        return gap(self.ours, budget, self.base, budget) if self.base and self.side == "rl" else None
+        ``b`` samples of each; one text against ``equal`` samples of RL; on the side of RL, RL minus Base under the same
+        policy.
+        """
+        base = self.base if self.side == "rl" else None
+        return [
+            *(gap(self.ours, budget, self.theirs, budget) for budget in BUDGETS),
+            gap(self.ours, 1, self.theirs, max(self.equal, 1)),
+            *(gap(self.ours, budget, base, budget) if base else None for budget in SAME),
+        ]
 
     @property
     def p(self) -> float:
         """Of the difference at b = 1; NaN for the default policy."""
-        at_one = self.gap(1) if self.policy.startswith(SAMPLERS) else None
+        at_one = self.gaps[0] if self.policy.startswith(SAMPLERS) else None
         return float("nan") if at_one is None else sign_flip_test(at_one[:, 0], FLIPS)
 
     def cells(self, p: float) -> list[str]:
         """The line of the first table, with the corrected p."""
-        shown = [interval(self.gap(budget)) for budget in BUDGETS]
-        level = interval(self.gap_at_equal_tokens())
+        *shown, level, same, later = map(interval, self.gaps)
         solves = f"{100 * solved(self.ours, 1).mean():.1f}"
         names = [self.pair, self.benchmark, self.side, self.policy, f"{tokens(self.ours):.0f}", solves]
-        same = [interval(self.gap_to_base(budget)) for budget in SAME]
-        return [*names, *shown, "" if np.isnan(p) else f"{p:.3f}", str(self.equal), level, *same]
+        return [*names, *shown, "" if np.isnan(p) else f"{p:.3f}", str(self.equal), level, same, later]
 
 
 def main() -> None:
@@ -119,10 +119,8 @@ def means(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
         if row.pair in names:
             by_key.setdefault((row.benchmark, row.side, row.policy), []).append(row)
     for (benchmark, side, policy), group in sorted(by_key.items()):
-        same = [interval(mean(row.gap_to_base(budget) for row in group)) for budget in SAME]
-        shown = [interval(mean(row.gap(budget) for row in group)) for budget in BUDGETS]
-        level = interval(mean(row.gap_at_equal_tokens() for row in group))
-        yield [str(len(group)), benchmark, side, policy, *shown, level, *same]
+        columns = zip(*(row.gaps for row in group), strict=True)
+        yield [str(len(group)), benchmark, side, policy, *(interval(mean(column)) for column in columns)]
 
 
 def mean(gaps: Iterable[Floats | None]) -> Floats | None:

@@ -3,11 +3,10 @@
     python validation/soak.py [--minutes 60] [--output FILE]
 
 Each round samples both sides of the micro pair with the embedded engine, grades them, and makes their landscapes and
-the recovery, all commands in this one process; every tenth round gives the same commands to processes of
-their own, as a job runner does. After a round its files must have the bytes of the first round, no temporary file or
-lock may be left outside of the results, and resident memory, threads, open files and child processes are written down.
-Then the results are removed. A line per round goes to ``--output`` at once; at the end the growth per round is printed,
-of all rounds after the first tenth and of the second half: least squares with its standard error.
+the recovery, all commands in this one process. After a round its files must have the bytes of the first round, no
+temporary file or lock may be left outside of the results, and resident memory, threads, open files and child processes
+are written down. Then the results are removed. A line per round goes to ``--output`` at once; at the end the growth per
+round is printed, of all rounds after the first tenth and of the second half: least squares with its standard error.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ import csv
 import hashlib
 import json
 import os
-import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from scipy import stats
 
 from searchlens.cli.main import main as searchlens_main
@@ -39,7 +36,7 @@ from searchlens.plan import Grid
 ZOO = Path(__file__).parents[1] / "resources/zoo"
 CELLS = (("micro-1m-base", "math"), ("micro-1m-rl", "math"))
 WATCHED = ("resident_kb", "threads", "open_files", "children", "scratch_files")
-COLUMNS = ("round", "by", "seconds", "cpu_seconds", *WATCHED, "largest_job_kb", "load")
+COLUMNS = ("round", "seconds", *WATCHED)
 
 
 def configuration() -> dict[str, Any]:
@@ -82,37 +79,6 @@ def commands(grid: Grid) -> Iterator[list[str]]:
     yield ["recovery", "--benchmark", "math", "--base", landscapes[0], "--rl", landscapes[1], "--output", where]
 
 
-def in_this_process(grid: Grid) -> int:
-    """A round without any process of its own but the graders'; 0, since no job was a process."""
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
-        for command in commands(grid):
-            assert searchlens_main([command[0], "--snapshot", "study.json", *command[1:]]) == 0, command
-    return 0
-
-
-JOB = """
-import sys
-from pathlib import Path
-from searchlens.cli.main import main as searchlens_main
-status = main()
-Path("job.txt").write_text(Path("/proc/self/status").read_text())
-sys.exit(status)
-"""
-"""`searchlens`, which says at its end what it took: what `wait` tells of memory counts the process that started it."""
-
-
-def by_jobs(grid: Grid) -> int:
-    """A round of processes; the largest resident memory of one, in kB."""
-    largest = 0
-    for command in commands(grid):
-        with Path("job.log").open("w") as log:
-            words = [sys.executable, "-c", JOB, command[0], "--snapshot", "study.json", *command[1:]]
-            done = subprocess.run(words, stdout=log, stderr=log, check=False)
-        assert done.returncode == 0, Path("job.log").read_text()
-        largest = max(largest, status_of(Path("job.txt"))["VmHWM"])
-    return largest
-
-
 def content(results: Path) -> str:
     """One digest of every Parquet file of the results, by name."""
     found = hashlib.sha256()
@@ -123,21 +89,14 @@ def content(results: Path) -> str:
 
 def watched(scratch: Path) -> dict[str, int]:
     """What must stay as it is, of this process."""
-    status = status_of(Path("/proc/self/status"))
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    process = psutil.Process()
     return {
-        "resident_kb": status["VmRSS"],
-        "threads": status["Threads"],
-        "open_files": len(list(Path("/proc/self/fd").iterdir())),
-        "children": len(children),
+        "resident_kb": process.memory_info().rss // 1024,
+        "threads": process.num_threads(),
+        "open_files": process.num_fds(),
+        "children": len(process.children()),
         "scratch_files": sum(1 for path in scratch.rglob("*") if path.is_file()),
     }
-
-
-def status_of(path: Path) -> dict[str, int]:
-    """What the system says of a process: memory in kB, and the number of threads."""
-    lines = (line.split() for line in path.read_text().splitlines())
-    return {words[0].rstrip(":"): int(words[1]) for words in lines if words[0] in ("VmRSS:", "VmHWM:", "Threads:")}
 
 
 def growth(rounds: np.ndarray, values: np.ndarray) -> str:
@@ -161,24 +120,17 @@ def play(folder: Path, minutes: float, output: Path) -> list[dict[str, Any]]:
         writer.writeheader()
         grid = Grid(from_plain(json.loads(Path("study.json").read_text())), study)
         while time.monotonic() < end:
-            started, spent, alone = time.monotonic(), processor_time(), len(lines) % 10 == 9
-            largest = by_jobs(grid) if alone else in_this_process(grid)
+            started = time.monotonic()
+            with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+                for command in commands(grid):
+                    assert searchlens_main([command[0], "--snapshot", "study.json", *command[1:]]) == 0, command
             found, left = content(study / "results"), leftovers(study)
             first = first or found
             assert found == first, f"round {len(lines)} has other bytes than the first"
             assert not left, f"round {len(lines)} left {left}"
             shutil.rmtree(study / "results")
-            lines.append(
-                {
-                    "round": len(lines),
-                    "by": "jobs" if alone else "one process",
-                    "seconds": round(time.monotonic() - started, 2),
-                    "cpu_seconds": round(processor_time() - spent, 2),
-                    **watched(scratch),
-                    "largest_job_kb": largest,
-                    "load": round(os.getloadavg()[0], 1),
-                }
-            )
+            seconds = round(time.monotonic() - started, 2)
+            lines.append({"round": len(lines), "seconds": seconds, **watched(scratch)})
             writer.writerow(lines[-1])
             stream.flush()
     return lines
@@ -190,26 +142,16 @@ def leftovers(study: Path) -> list[str]:
     return [str(path) for path in names if path.suffix in (".tmp", ".chunk") or "aside" in path.parts]
 
 
-def processor_time() -> float:
-    """Seconds, of this process and of those that have ended."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--output", type=Path, default=Path("soak.csv"))
     asked = parser.parse_args()
-    started, spent, output = time.monotonic(), processor_time(), asked.output.absolute()
+    output = asked.output.absolute()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         lines = play(Path(folder), asked.minutes, output)
-    wall, cpu = time.monotonic() - started, processor_time() - spent
-    load = np.mean([line["load"] for line in lines])
-    jobs = [line["largest_job_kb"] for line in lines if line["by"] == "jobs"]
-    print(f"{len(lines)} rounds ({len(jobs)} by jobs), {wall / 60:.0f} min, {cpu:.0f} s of processor time")
-    print(f"load of the machine {load:.1f}")
+    print(f"{len(lines)} rounds")
     for name in WATCHED:
         values = np.array([line[name] for line in lines], float)
         rounds, warm, half = np.arange(len(lines)), len(lines) // 10, len(lines) // 2
@@ -217,9 +159,6 @@ def main() -> None:
             f"{name}: first {values[0]:.0f}, after a tenth {values[warm]:.0f}, last {values[-1]:.0f};"
             f" per round {growth(rounds[warm:], values[warm:])}, second half {growth(rounds[half:], values[half:])}"
         )
-    if jobs:
-        slope = growth(np.arange(len(jobs)), np.array(jobs))
-        print(f"largest_job_kb: {min(jobs)} to {max(jobs)}, per round by jobs {slope}")
 
 
 if __name__ == "__main__":

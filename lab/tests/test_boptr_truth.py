@@ -6,7 +6,6 @@ Small versions of ``validation/convergence.py`` and ``validation/nulls.py`` (num
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -24,26 +23,12 @@ from searchlens.boptr.transfer import errors_frame
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
+from small_cohort import part_of_paper
 
 ANCHOR, MATH = "qwen25_7b", "math500"
 APART = ("temp_0.3", "topp0.8_t0.9", "topp0.95_t1.0")
 """Policies whose curves differ; the planted one is the second."""
 MODELS = ("qwen25_7b", "qwen25_1.5b", "qwen25_0.5b")
-
-
-def study_of(
-    mode: Mode, models: tuple[str, ...], questions: int, benchmarks: tuple[str, ...], **changes: object
-) -> Design:
-    """A part of the fitted cohort, every cell sampled, with a number of questions on every benchmark."""
-    whole = fitted_design(mode)
-    return replace(
-        whole,
-        bases={name: whole.bases[name] for name in models},
-        models={name: whole.models[name] for name in models},
-        benchmarks={name: replace(whole.benchmarks[name], questions=questions) for name in benchmarks},
-        missing=frozenset(),
-        **changes,
-    )
 
 
 def rows(*keys: str) -> tuple[Row, ...]:
@@ -55,7 +40,7 @@ def rows(*keys: str) -> tuple[Row, ...]:
 
 @cache
 def planted(questions: int, seed: int = 1) -> tuple[Truth, Rule]:
-    design = study_of("planted", MODELS, questions, (MATH, "gpqa"), policies=APART)
+    design = part_of_paper(MODELS, (MATH, "gpqa"), APART, questions, mode="planted")
     return Truth(design, 0), Rule(sample_view(simulate(design, seed, "first_k")))
 
 
@@ -132,7 +117,7 @@ def p_value(design: Design, seed: int, permutations: int, row: str = "V3") -> tu
 @pytest.mark.parametrize("mode", ["transform", "planted"])
 def test_true_pairs_beat_mismatched_pairs(mode: Mode) -> None:
     """Seven models: p < .01 over all 5,040 pairings, and over the 1,000 drawn ones that are the default."""
-    design = study_of(mode, SEVEN, 150, (MATH, "gpqa"), policies=APART)
+    design = part_of_paper(SEVEN, (MATH, "gpqa"), APART, 150, mode=mode)
     p, pairings = p_value(design, 1, 5040)
     assert pairings == 5040
     assert 1 / 5040 <= p < 0.01
@@ -146,7 +131,7 @@ FOUR = ("qwen25_7b", "qwen25_14b", "qwen25_1.5b", "mistral7b_v01")
 
 def p_values(mode: Mode, cohorts: int) -> np.ndarray:
     """p of the calibrated rule over all 24 pairings of four models, spread at random within its steps."""
-    design = study_of(mode, FOUR, 60, (MATH,), policies=APART)
+    design = part_of_paper(FOUR, (MATH,), APART, 60, mode=mode)
     found = np.array([p_value(design, seed, 24)[0] for seed in range(cohorts)])
     return found - np.random.default_rng(0).random(cohorts) / 24
 
@@ -169,7 +154,7 @@ def test_p_is_not_uniform_where_rl_comes_from_base() -> None:
 @cache
 def equal() -> tuple[Truth, Evaluation, BoptrOptions]:
     """Three models whose RL samples from Base's own distribution."""
-    design = study_of("equal", MODELS, 400, (MATH, "gpqa"), policies=small_design().policies)
+    design = part_of_paper(MODELS, (MATH, "gpqa"), small_design().policies, 400, mode="equal")
     options = BoptrOptions(draws=300, reselect=0)
     task = Task(Constants(), ROWS, tuple(design.benchmarks))
     return Truth(design, 0), evaluate(simulate(design, 1), options, [task]), options

@@ -61,7 +61,7 @@ def test_the_strategies_are_those_of_the_paper() -> None:
 
 
 def a_match(output: float, answers: float) -> Match:
-    return Match(STRATEGIES[0], 50, output, answers, 0.75, 0.9)
+    return Match(STRATEGIES[0], 50, output, answers)
 
 
 def test_a_strategy_holds_with_both_shares() -> None:

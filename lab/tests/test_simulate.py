@@ -46,14 +46,8 @@ def same_cohort(one: Cohort, other: Cohort) -> bool:
 
 def large(mode: Mode, questions: int = 8_000, **changes: object) -> Design:
     """One model on the anchor benchmark with many questions, two policies."""
-    design = small_design(mode)
-    return replace(
-        design,
-        models={ANCHOR: design.models[ANCHOR]},
-        benchmarks={MATH: replace(design.benchmarks[MATH], questions=questions)},
-        policies=("topp0.8_t0.9", DEFAULT),
-        **changes,
-    )
+    part = small_design(mode).part((ANCHOR,), (MATH,), questions)
+    return replace(part, policies=("topp0.8_t0.9", DEFAULT), **changes)
 
 
 def test_pool_is_the_papers_24() -> None:

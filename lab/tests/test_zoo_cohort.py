@@ -23,18 +23,9 @@ from searchlens_lab.zoo.accept import Check, checks, fit_alpha, path, text_table
 from searchlens_lab.zoo.benchmarks import build, write_benchmarks  # noqa: E402
 from searchlens_lab.zoo.card import write_cohort_card  # noqa: E402
 from searchlens_lab.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
-from searchlens_lab.zoo.corpus import END, Tokens, train_tokenizer  # noqa: E402
-from searchlens_lab.zoo.jobs import (  # noqa: E402
-    TrainingJob,
-    Workshop,
-    measured_levels,
-    ordered,
-    plan,
-    rltrain,
-    run,
-    urgency,
-)
-from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, pretrain, update, write_record  # noqa: E402  # noqa: E402
+from searchlens_lab.zoo.corpus import END, PAD, Tokens, train_tokenizer  # noqa: E402
+from searchlens_lab.zoo.jobs import TrainingJob, Workshop, measured_levels, ordered, plan, rltrain, run, urgency  # noqa: E402
+from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, pretrain, update, write_record  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
 from searchlens_lab.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens_lab.zoo.sample import Samples  # noqa: E402
@@ -110,21 +101,22 @@ def test_the_control_never_reads_the_backward_method() -> None:
     assert any("Work backwards" in draw_document(rng, shown_first.corpus)[1].text for _ in range(20))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["", *FAMILIES])
 def test_tokenizers_round_trip_and_prompts_fit(family: str) -> None:
-    """Protects every family's tokenizer: any text comes back, prompts end at a boundary and fit their limit."""
-    recipe = replace(next(p.recipe for p in COHORT.values() if p.family == family), tokenizer_documents=1_000)
-    tokenizer = train_tokenizer(recipe)
-    assert (tokenizer.eos_token, tokenizer.eos_token_id, len(tokenizer)) == (
-        FAMILIES[family].end_token, END, FAMILIES[family].vocabulary,
-    )  # fmt: skip
+    """Protects every tokenizer, the first pair's too: any text comes back, prompts end at a boundary and fit."""
+    recipe = next(p.recipe for p in COHORT.values() if p.family == family) if family else Recipe()
+    tokenizer = train_tokenizer(replace(recipe, tokenizer_documents=1_000))
+    assert (tokenizer.eos_token, tokenizer.eos_token_id) == (recipe.end_token, END)
+    assert (tokenizer.pad_token_id, len(tokenizer)) == (PAD, recipe.shape.vocabulary)
+    assert len(tokenizer.encode("90125")) == 5, "digits are single tokens"
     rng = random.Random(0)
+    texts = ["", " two  spaces\n\n", "Ünïcödé ✓ \t", "".join(map(chr, range(1, 300)))]
     for _ in range(150):
         asked, document = draw_document(rng, recipe.corpus)
-        ids = tokenizer.encode(asked) + tokenizer.encode(document.text)
-        assert ids == tokenizer.encode(asked + document.text)
-        assert tokenizer.decode(ids) == asked + document.text
-    for kind in {kind for role in ROLES.values() for kind, _ in role.kinds}:
+        texts.append(asked + document.text)
+        assert tokenizer.encode(asked) + tokenizer.encode(document.text) == tokenizer.encode(texts[-1])
+    assert [tokenizer.decode(tokenizer.encode(text)) for text in texts] == texts
+    for kind in {kind for role in recipe.roles.values() for kind, _ in role.kinds}:
         asked = [prompt(draw(rng, kind, "dev").question) for _ in range(25)]
         assert max(len(ids) for ids in tokenizer(asked)["input_ids"]) <= recipe.prompt_tokens - 10
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from searchlens.sampling import Job
 from searchlens.search.policy import Policy, parse
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import generator
-from searchlens_lab.equivalence.plan import options_of
+from searchlens_lab.equivalence.plan import EquivalenceOptions, options_of
 from searchlens_lab.equivalence.subject import Ids, Subject, chunks, texts_of
 from searchlens_lab.equivalence.tables import ComparisonRow, share
 
@@ -49,10 +50,7 @@ class Side:
 
 
 def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
-    """Compare every checkpoint of the study's first pair that runs on vLLM.
-
-    ``grid``: a study whose compared checkpoint runs on vLLM. ``threads``: CPU threads of each engine.
-    """
+    """Compare every checkpoint of the study's first pair that runs on vLLM."""
     pair = grid.config.pairs[grid.config.study.pairs[0]]
     checkpoints = [side for side in (pair.base, pair.rl) if grid.config.checkpoints[side].engine == "vllm"]
     budgets, policies = grid.config.budgets, options_of(grid).engine_policies
@@ -180,8 +178,8 @@ def permutation_interval(
 ) -> Interval:
     """Interval of the difference of mean pass@k under the hypothesis that both sides have equal chances.
 
-    ``right``: number of right samples of each side, out of ``samples``. ``samples``: samples of each question on each
-    side. ``budgets``: the k of pass@k. ``confidence``: nominal coverage, in (0, 1). Returns ends of shape (budgets,).
+    ``right``: number of right samples, out of ``samples`` of each question, shape (2 sides, questions). Returns ends of
+    shape (budgets,).
 
     A permutation test, exact for any number of questions: the samples of both sides of a question are pooled and dealt
     out again. Questions are not resampled, so differences between questions do not matter.
@@ -207,7 +205,6 @@ class Strategy:
     name: str
     """Its name in the paper."""
     policy: str
-    """The name of our policy."""
     parameters: Mapping[str, float]
     """The same strategy as arguments of ``vllm.SamplingParams``."""
 
@@ -236,9 +233,8 @@ class Match:
     em_agree: float
     """``output_match``, ``em_agree``: shares of equal texts and of equal extracted answers; two texts without an answer
     agree."""
-    output_threshold: float
-    em_threshold: float
-    """``output_threshold``, ``em_threshold``: the smallest shares that count as agreement."""
+    output_threshold: ClassVar[float] = EquivalenceOptions.output_match
+    em_threshold: ClassVar[float] = EquivalenceOptions.answer_agreement
 
     @property
     def holds(self) -> bool:
@@ -254,10 +250,7 @@ class _OwnSeeds(VllmSpec):
 
 
 def compare_strategies(grid: Grid, threads: int) -> list[Match]:
-    """Draw every strategy on both sides, ours first: a process has one vLLM at a time.
-
-    ``grid``: its compared checkpoint runs on vLLM. ``threads``: CPU threads of the engine.
-    """
+    """Draw every strategy on both sides, ours first: a process has one vLLM at a time."""
     subject = Subject.of(grid, threads, engine="vllm")
     # As vLLM alone draws with a seed, which no study can ask for, and in this process: see ``sample_with_vllm``.
     spec = subject.job.spec
@@ -281,18 +274,14 @@ def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], the
         len(pairs),
         share([text(first) == text(second) for first, second in pairs]),
         share([answer(first) == answer(second) for first, second in pairs]),
-        subject.options.output_match,
-        subject.options.answer_agreement,
     )
 
 
 def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: Sequence[int]) -> list[Ids]:
     """Draw each run with vLLM alone, loaded and called as in vLLM's own documentation.
 
-    ``job``: gives the checkpoint and the settings of vLLM. ``drawable``: token ids that a text may hold: without
-    padding and without ids that the tokenizer does not know.
-
-    Call it after an engine of ours ran in the same process: that engine has set the environment that vLLM reads.
+    ``drawable``: token ids that a text may hold: without padding and ids that the tokenizer does not know. Call it
+    after an engine of ours ran in the same process: that engine has set the environment that vLLM reads.
     """
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform

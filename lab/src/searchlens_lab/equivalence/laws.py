@@ -34,9 +34,6 @@ def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Comp
 
     Power sampling has a chi-square, too. The other samplers tend to the target with more particles or rollouts, so that
     enough of them would find what is left of the distance; their row is a total variation alone.
-
-    ``policy``: autoregressive, or one of ``has_law``. ``options``: numbers of texts, and
-    thresholds.
     """
     if isinstance(policy.controller, Autoregressive):
         counts, _ = draws(LOCAL, policy, options.draws, LOCAL_LIMIT)

@@ -17,16 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from torch import Tensor
-from transformers import (
-    LogitsProcessor,
-    MinPLogitsWarper,
-    RepetitionPenaltyLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-    TypicalLogitsWarper,
-)
 
 from searchlens.engines import sampler
 from searchlens.engines.base import Sampling
@@ -38,10 +30,7 @@ from searchlens_lab.equivalence.tables import ComparisonRow, share
 
 
 def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
-    """Rows about tokens on the same logits, texts, and answers.
-
-    ``policy`` is autoregressive.
-    """
+    """Rows of an autoregressive policy about tokens on the same logits, texts, and answers."""
     options, reference = subject.options, _reference(policy.local)
     tasks = subject.tasks(policy)
     ours = [texts_of(candidates)[0] for candidates in subject.search([(policy, task) for task in tasks])]
@@ -91,7 +80,7 @@ class _Draws:
         return torch.from_numpy(uniform(seeds, np.full(len(seeds), place)))
 
 
-class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
+class _Ours(transformers.LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
     """Draws with our sampler, and leaves the logits as they are."""
 
     def __init__(self, draws: _Draws) -> None:
@@ -116,7 +105,7 @@ class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
         return scores
 
 
-class _Theirs(LogitsProcessor):  # type: ignore[misc]
+class _Theirs(transformers.LogitsProcessor):  # type: ignore[misc]
     """Picks the token of the reference from the filtered logits, compares it with ours, and makes it the next one."""
 
     def __init__(self, draws: _Draws) -> None:
@@ -137,7 +126,7 @@ class _Theirs(LogitsProcessor):  # type: ignore[misc]
         return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
 
 
-class _Frequency(LogitsProcessor):  # type: ignore[misc]
+class _Frequency(transformers.LogitsProcessor):  # type: ignore[misc]
     """Subtracts the penalties by frequency and presence of generated tokens."""
 
     def __init__(self, draws: _Draws) -> None:
@@ -153,15 +142,15 @@ class _Frequency(LogitsProcessor):  # type: ignore[misc]
 def _processors(draws: _Draws) -> list[Any]:
     """The processors of transformers, in the order of ``searchlens.engines.base``."""
     sampling, neutral = draws.sampling, Sampling(1.0)
-    penalties = [RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty), _Frequency(draws)]
+    penalties = [transformers.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty), _Frequency(draws)]
     if sampling.temperature == 0:
         return penalties
     warpers = {
-        "temperature": TemperatureLogitsWarper,
-        "min_p": MinPLogitsWarper,
-        "typical_p": TypicalLogitsWarper,
-        "top_k": TopKLogitsWarper,
-        "top_p": TopPLogitsWarper,
+        "temperature": transformers.TemperatureLogitsWarper,
+        "min_p": transformers.MinPLogitsWarper,
+        "typical_p": transformers.TypicalLogitsWarper,
+        "top_k": transformers.TopKLogitsWarper,
+        "top_p": transformers.TopPLogitsWarper,
     }
     used = {key: getattr(sampling, key) for key in warpers if getattr(sampling, key) != getattr(neutral, key)}
     return [*penalties, *(warpers[key](value) for key, value in used.items())]

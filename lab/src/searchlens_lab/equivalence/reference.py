@@ -479,7 +479,10 @@ class MonteCarlo:
         while len(self.simulations) < iterations and not self._exhausted(()):
             for _ in range(min(p.parallel, iterations - len(self.simulations))):
                 if not self._exhausted(()):
-                    self._descend()
+                    path: list[Ids] = [()]
+                    while path[-1] in self.priors:
+                        path.append(self._choose(path[-1]))
+                    self.descents.append(path)
             for path in self.descents:
                 if not self._complete(path[-1]):
                     yield from self._expand(path[-1])
@@ -493,12 +496,6 @@ class MonteCarlo:
                 self.simulations.append((path, end))
             self.descents = []
         return [text for _, text in self.simulations]
-
-    def _descend(self) -> None:
-        path: list[Ids] = [()]
-        while path[-1] in self.priors:
-            path.append(self._choose(path[-1]))
-        self.descents.append(path)
 
     def _expand(self, state: Ids) -> Generator[Continuation, Text, None]:
         text, place = self.states[state]

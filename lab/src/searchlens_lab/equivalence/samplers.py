@@ -188,12 +188,7 @@ NOTES = (
 
 
 def write_comparison(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> list[Path]:
-    """Compare all samplers, and write ``samplers.{parquet,csv,md,tex,html}`` and the figure ``sampler_distance``.
-
-    ``grid``: its compared checkpoint answers the first questions of its benchmark (section ``equivalence``).
-    ``output``: folder of the files. ``runs``: texts of each sampler and toy. ``threads``: CPU threads of the engine.
-    Returns the files.
-    """
+    """Compare all samplers, with ``runs`` texts of each on each toy, and write table and figure; returns the files."""
     subject = Subject.of(grid, threads)
     measured = accuracies(subject)
     subject.close()
@@ -201,7 +196,7 @@ def write_comparison(grid: Grid, output: Path, *, runs: int, threads: int = 1) -
 
 
 def write_results(distances: pl.DataFrame, accuracies: pl.DataFrame, output: Path) -> list[Path]:
-    """Write table and figure from ``samplers.DISTANCES`` and ``samplers.ACCURACIES``."""
+    """Write ``samplers.{parquet,csv,md,tex,html}`` and the figure ``sampler_distance``."""
     table = table_of(distances, accuracies)
     output.mkdir(parents=True, exist_ok=True)
     write_frame(table.data, output / "samplers.parquet")

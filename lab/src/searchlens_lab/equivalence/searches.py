@@ -39,10 +39,7 @@ _SCORES = {  # name of an evaluator to its plain implementation
 
 
 def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[ComparisonRow]:
-    """Texts and accuracy of searches against the plain ones: two rows for each policy, in the order of the policies.
-
-    ``policies``: by name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
-    """
+    """Texts and accuracy of searches against the plain ones: two rows for each policy, in the order of the policies."""
     tasks = {name: subject.tasks(policy)[: _QUESTIONS.get(policy.controller.name)] for name, policy in policies.items()}
     runs = [(policy, task) for name, policy in policies.items() for task in tasks[name]]
     ours = [texts_of(candidates) for candidates in subject.search(runs)]
@@ -61,10 +58,7 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
 
 
 def compare_beam(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
-    """Texts, scores and accuracy of a token beam against transformers'.
-
-    ``policy`` has the controller ``beam``.
-    """
+    """Texts, scores and accuracy of a token beam against transformers'."""
     tasks, width = subject.tasks(policy), policy.width
     candidates = subject.search([(policy, task) for task in tasks])
     ours = [texts_of(beam) for beam in candidates]

@@ -20,9 +20,6 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     """Compare every policy of the section ``equivalence`` with its references.
 
     A comparison that does not hold is marked with a cross in its table and logged as a warning; it is not an error.
-
-    ``grid``: checkpoints, questions and policies are read as for sampling. ``output``: results folder that gets the
-    tables. ``fingerprint``: of the configuration, for the provenance. ``threads``: CPU threads of the engine.
     """
     rows, matches = on_embedded(grid, threads), None
     if plan.is_on_vllm(grid):

@@ -1,7 +1,4 @@
-"""The checkpoint and the questions on which policies are compared.
-
-By default these are the Base checkpoint of the first pair and the first questions of the first benchmark.
-"""
+"""The checkpoint and the questions on which policies are compared; ``plan.compared`` says which."""
 
 from __future__ import annotations
 
@@ -70,28 +67,15 @@ class Subject:
 
         Texts are drawn at once, not in pieces that look for stop texts, because the references draw them so.
         """
-        job = self.job
-        step_ids = job.step_ids(policy.delimiter)
-        stop_ids = job.prompter.stop_ids
+        job, prompter = self.job, self.job.prompter
+        how = (job.max_tokens, prompter.stop_ids, job.step_ids(policy.delimiter), prompter.text, job.answer)
         return [
-            Task(
-                prompt,
-                sample_seed(stream, question.id, sample),
-                job.max_tokens,
-                stop_ids,
-                step_ids,
-                job.prompter.text,
-                job.answer,
-                stop_texts=job.prompter.template.stop_texts,
-            )
+            Task(prompt, sample_seed(stream, question.id, sample), *how, stop_texts=prompter.template.stop_texts)
             for prompt, question in zip(job.prompts[: self.count], job.questions, strict=False)
         ]
 
     def search(self, runs: Sequence[Run]) -> list[list[Candidate]]:
-        """Our candidates of each run, best first; the driver runs all of them together.
-
-        Raises RuntimeError if a run failed.
-        """
+        """Our candidates of each run, best first, all of them run together; RuntimeError if one failed."""
         candidates: list[list[Candidate]] = [[] for _ in runs]
         started = ((place, start(task, policy)) for place, (policy, task) in enumerate(runs))
         for place, outcome in run(started, self.engine):

@@ -167,12 +167,9 @@ FRAME = pl.Schema(
         "unit": pl.String(),
         "value": pl.Float64(),
         "bound": pl.String(),
-        "threshold": pl.Float64(),
-        "ours": pl.Float64(),
-        "theirs": pl.Float64(),
+        **dict.fromkeys(("threshold", "ours", "theirs"), pl.Float64()),
         "holds": pl.Boolean(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
+        **dict.fromkeys(("lo", "hi"), pl.Float64()),
     }
 )
 

@@ -68,10 +68,7 @@ class LowRank(nn.Module):
 
 
 def add_adapter(model: Any, rank: int, seed: int) -> dict[str, LowRank]:
-    """Make an adapter all that can be trained of a network; each layer's name with its matrices.
-
-    ``rank``: at least 1. Raises InputError if the network has no layers of these names.
-    """
+    """Make an adapter all that can be trained of a network; each layer's name with its matrices."""
     model.requires_grad_(False)
     adapter = {}
     for name, layer in model.named_modules():
@@ -101,8 +98,8 @@ def save_adapter(adapter: dict[str, LowRank], folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(as_bytes(tensors, {"format": "pt"}))
     rank = len(next(iter(adapter.values())).a)
     settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": ALPHA, "lora_dropout": 0.0}
-    named = {**settings, "target_modules": list(LAYERS), "bias": "none"}
-    (folder / SETTINGS).write_text(json.dumps(named, indent=1) + "\n")
+    settings |= {"target_modules": list(LAYERS), "bias": "none"}
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n")
 
 
 # ---- training
@@ -167,11 +164,7 @@ def reward(text: str, gold: float) -> float:
 
 
 class Learner:
-    """A model with its tokenizer, and what both kinds of training share.
-
-    ``folder``: checkpoint in the layout of transformers. ``rank``: train a LoRA adapter of this rank; by default all
-    weights but the embedding. ``seed``: of the matrices of an adapter.
-    """
+    """A model with its tokenizer, of which all weights but the embedding are trained, or a LoRA adapter of a rank."""
 
     def __init__(self, folder: Path, device: str, rank: int | None = None, seed: int = 1) -> None:
         from tokenizers import Tokenizer

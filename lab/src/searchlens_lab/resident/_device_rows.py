@@ -124,10 +124,7 @@ class DeviceRows:
         parameters: npt.NDArray[np.float64],
         stop_ids: Sequence[tuple[int, ...]],
     ) -> None:
-        """Put new requests into rows.
-
-        ``numbers``: ``NUMBERS`` of each row. ``parameters``: of ``sampler.parameters``.
-        """
+        """Put new requests into rows, with their ``NUMBERS`` and ``sampler.parameters``."""
         index = self._tensor(rows)
         self._numbers.index_copy_(1, index, self._tensor(numbers))
         self._parameters.index_copy_(1, index, self._tensor(parameters))
@@ -200,19 +197,12 @@ class DeviceRows:
         return drawn, finish
 
     def drawn(self, rows: npt.NDArray[np.int64], longest: int, features: Features) -> npt.NDArray[np.float32]:
-        """Return what was drawn in some rows, shape (rows, longest, columns).
-
-        The columns that a row of ``features`` needs, and those before them.
-        """
-        out = self._out[:, :longest, : _width(features)].index_select(0, self._tensor(rows))
-        result: npt.NDArray[np.float32] = out.cpu().numpy()
-        return result
+        """Return what was drawn in some rows, shape (rows, longest, columns up to those that ``features`` need)."""
+        return np.asarray(self._out[:, :longest, : _width(features)].index_select(0, self._tensor(rows)).cpu())
 
     def top(self, rows: npt.NDArray[np.int64], longest: int, most: int) -> npt.NDArray[np.float32]:
         """Return likely tokens of some rows and their log p, shape (rows, longest, 2, most)."""
-        top = self._top[:, :longest, :, :most].index_select(0, self._tensor(rows))
-        result: npt.NDArray[np.float32] = top.cpu().numpy()
-        return result
+        return np.asarray(self._top[:, :longest, :, :most].index_select(0, self._tensor(rows)).cpu())
 
     # ---- steps
 

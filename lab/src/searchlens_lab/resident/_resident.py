@@ -152,10 +152,7 @@ class Resident:
     # ---- collect
 
     def collect(self) -> list[tuple[int, Completion]]:
-        """Wait for the chunk that was launched last, and return the requests that finished in it.
-
-        Raises InputError if the model's logits are not numbers.
-        """
+        """Wait for the last chunk; return the requests that finished in it. InputError if logits are not numbers."""
         if not self._runs_chunk:
             return []
         self._runs_chunk = False
@@ -212,19 +209,10 @@ class Resident:
             assert entry is not None
             request_id, request = entry
             self._request[row] = None
+            drawn = tokens[own], logprobs[own], sampling_logprobs[own], names[code - STOP]
             entropies, certainties = flat[own, MEASURES:COLUMNS].T.copy() if request.measures else (None, None)
             top_tokens, top_logprobs = likely.get(row, (None, None))
-            completion = Completion(
-                tokens[own],
-                logprobs[own],
-                sampling_logprobs[own],
-                names[code - STOP],
-                entropies,
-                certainties,
-                top_tokens,
-                top_logprobs,
-                reused,
-            )
+            completion = Completion(*drawn, entropies, certainties, top_tokens, top_logprobs, reused)
             completions.append((request_id, completion))
             self._kept.keep(row, request.prompt, request.prefix + tuple(token_ids[own]))
         return completions
@@ -240,7 +228,11 @@ class Resident:
         waiting = len(self._waiting)
         if not waiting or free * _ADMIT < most or waiting * _ADMIT < running:
             return
-        entries = self._take(free)
+        if not self._is_sorted:
+            self._waiting.sort()
+            self._is_sorted = True
+        entries = [(request_id, request) for *_, request_id, request in self._waiting[:free]]
+        del self._waiting[:free]
         requests = [request for _, request in entries]
         sources = np.array([self._source(request) for request in requests])
         lengths = np.array([len(request.prompt) + len(request.prefix) for request in requests])
@@ -299,15 +291,6 @@ class Resident:
             own = [texts[place] for place in part]
             keys_values, _ = prefill(self._model, own)
             self._device.copy(keys_values, np.array([len(text) for text in own]), rows[part], np.arange(len(own)))
-
-    def _take(self, most: int) -> list[tuple[int, Request]]:
-        """Remove and return the requests that are to be admitted next."""
-        if not self._is_sorted:
-            self._waiting.sort()
-            self._is_sorted = True
-        taken = [(request_id, request) for *_, request_id, request in self._waiting[:most]]
-        del self._waiting[:most]
-        return taken
 
     def _begin(self, rows: npt.NDArray[np.int64], requests: Sequence[Request], *, is_first: bool) -> None:
         """Send what the device must know of requests, and note what their rows need."""
@@ -394,10 +377,7 @@ class Resident:
         return places
 
     def _prompts_ahead(self, computed: Sequence[Tokens]) -> list[Tokens]:
-        """Return prompts of waiting requests that are not cached, as many as fit into a pass with those given.
-
-        About in the order in which they will be admitted.
-        """
+        """Return the next waiting prompts that are not cached, as many as fit into a pass with those given."""
         room = self._prefill_tokens - sum(map(len, computed))
         seen, known = set[int](), set(computed)
         ahead: list[Tokens] = []
@@ -447,10 +427,7 @@ def _rounded_up(number: int) -> int:
 
 
 def _own_first(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return rows in an order in which each that is a source goes to the first request that continues its text.
-
-    So no row that others copy is overwritten.
-    """
+    """Give each row that is a source to the first request that continues it: no row that others copy is overwritten."""
     own, first = np.unique(sources, return_index=True)
     is_given = np.isin(own, rows)
     own, first = own[is_given], first[is_given]

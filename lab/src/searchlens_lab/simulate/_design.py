@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -81,7 +81,6 @@ class SimModel:
     """Key of ``Design.bases``; models may share one."""
     group: Group = "upper"
     parameters: float = 7.6e9
-    """Number of parameters."""
     effect: RLEffect = RLEffect()
     """Used in mode ``transform``."""
     delta: float = 0.0
@@ -219,6 +218,17 @@ class Design:
             raise InputError(f"planted: no mu or no beta for {', '.join(sorted(lawless))}")
         if self.mode in CONTINUOUS and max(self.planted.beta[regime] for regime in regimes) > 1:
             raise InputError(f"beta: {dict(self.planted.beta)}; mode {self.mode} needs exponents of at most 1")
+
+    def part(self, models: Iterable[str], benchmarks: Iterable[str], questions: int) -> Design:
+        """Some models on some benchmarks with so many questions each; every cell is sampled."""
+        chosen = {name: self.models[name] for name in models}
+        return replace(
+            self,
+            bases={model.base: self.bases[model.base] for model in chosen.values()},
+            models=chosen,
+            benchmarks={name: replace(self.benchmarks[name], questions=questions) for name in benchmarks},
+            missing=frozenset(),
+        )
 
     def plan(self) -> CohortPlan:
         """The cohort plan of this study."""
@@ -418,13 +428,6 @@ def fitted_design(mode: Mode = "transform") -> Design:
 
 def small_design(mode: Mode = "transform") -> Design:
     """Two pairs, two benchmarks of 40 questions, six policies; drawn in a fraction of a second."""
-    whole = fitted_design(mode)
-    names = ("qwen25_7b", "qwen25_1.5b")
-    return replace(
-        whole,
-        bases={name: whole.bases[name] for name in names},
-        models={name: whole.models[name] for name in names},
-        benchmarks={name: replace(whole.benchmarks[name], questions=40) for name in ("math500", "gpqa")},
-        policies=("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0"),
-        missing=frozenset(),
-    )
+    part = fitted_design(mode).part(("qwen25_7b", "qwen25_1.5b"), ("math500", "gpqa"), 40)
+    policies = ("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0")
+    return replace(part, policies=policies)

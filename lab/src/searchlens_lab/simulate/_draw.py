@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.analysis.points import first_k, operating_points, unbiased
-from searchlens.analysis.pool import SamplePool
+from searchlens.analysis.pool import SamplePool, first_of_class
 from searchlens.analysis.uncertainty import Floats, Resamples
 from searchlens.boptr.cohort import CREDITS, PLAN_FILE, Cohort, DenseLandscape, votes_fall, write_plan
 from searchlens.config.boptr import Estimator
@@ -20,19 +20,8 @@ from searchlens.config.landscape import LandscapeOptions
 from searchlens.seeds import generator
 from searchlens.store import files
 from searchlens.store.columns import SCORES
+from searchlens_lab.simulate import _truth
 from searchlens_lab.simulate._design import CONTINUOUS, Cell, Design, PolicyEffect, SimBenchmark, budgets_of
-from searchlens_lab.simulate._truth import (
-    CUT_SHARE,
-    Answers,
-    Truth,
-    groups,
-    native,
-    planted_path,
-    planted_policy,
-    planted_shares,
-    question_latents,
-    under,
-)
 
 OPTIONS = LandscapeOptions()
 """Votes, first finish and intervals are read as by default in a study."""
@@ -103,7 +92,7 @@ def dense_landscape(design: Design, seed: int, cell: Cell, estimator: Estimator 
 
 def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:
     """Samples of a cell, one entry per pool size."""
-    answers = native(design, seed, cell, question_latents(design, seed, cell))
+    answers = _truth.native(design, seed, cell, _truth.question_latents(design, seed, cell))
     sizes = design.pools(cell)
     return [
         _draw(design, seed, cell, answers, tuple(name for name in sizes if sizes[name] == size), size)
@@ -111,7 +100,9 @@ def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:
     ]
 
 
-def _draw(design: Design, seed: int, cell: Cell, answers: Answers, policies: tuple[str, ...], samples: int) -> Drawn:
+def _draw(
+    design: Design, seed: int, cell: Cell, answers: _truth.Answers, policies: tuple[str, ...], samples: int
+) -> Drawn:
     """Samples of policies; each takes two uniform numbers, one for the outcome and one for the length."""
     item = design.benchmarks[cell.benchmark]
     uniform = np.empty((samples, 2, len(policies), item.questions), np.float32)
@@ -121,13 +112,13 @@ def _draw(design: Design, seed: int, cell: Cell, answers: Answers, policies: tup
     effects = [design.effect(cell.benchmark, _sampled_as(design, cell, policy)) for policy in policies]
     outcomes = _outcomes(uniform[:, 0], [_shares(design, seed, cell, answers, effect) for effect in effects])
     if cell.side == "rl" and design.mode == "planted":
-        outcomes = _regrouped(outcomes, groups(planted_path(design, cell), samples))
+        outcomes = _regrouped(outcomes, _truth.groups(_truth.planted_path(design, cell), samples))
     return Drawn(policies, outcomes, _tokens(uniform[:, 1], outcomes, design, cell, effects))
 
 
 def _sampled_as(design: Design, cell: Cell, policy: str) -> str:
     if cell.side == "rl" and design.mode in ("planted", *CONTINUOUS):
-        return planted_policy(design, cell.model, cell.benchmark, policy)
+        return _truth.planted_policy(design, cell.model, cell.benchmark, policy)
     return policy
 
 
@@ -139,12 +130,12 @@ def _outcomes(uniform: Lengths, shares: Sequence[Floats]) -> Outcomes:
     return outcomes
 
 
-def _shares(design: Design, seed: int, cell: Cell, answers: Answers, effect: PolicyEffect) -> Floats:
+def _shares(design: Design, seed: int, cell: Cell, answers: _truth.Answers, effect: PolicyEffect) -> Floats:
     """Probabilities of all outcomes but the last, shape (outcomes - 1, questions)."""
-    p, invalid = under(answers, effect)
-    shares = np.vstack([p.T, invalid * (1 - CUT_SHARE)])
+    p, invalid = _truth.under(answers, effect)
+    shares = np.vstack([p.T, invalid * (1 - _truth.CUT_SHARE)])
     if cell.side == "rl" and design.mode in CONTINUOUS:
-        return planted_shares(design, seed, cell, shares)
+        return _truth.planted_shares(design, seed, cell, shares)
     return shares
 
 
@@ -189,21 +180,12 @@ def _pool(drawn: Drawn, item: SimBenchmark) -> SamplePool:
         valid=outcomes <= item.wrong,
         stopped=outcomes <= item.wrong + 1,
         finished=outcomes <= item.wrong,
-        first=_first_of_class(outcomes, item),
+        first=first_of_class(_rows(classes(drawn, item)).astype(np.int64)),
         tokens=tokens,
         spent=tokens,
         score=np.full(tokens.shape, np.nan),
         width=1,
     )
-
-
-def _first_of_class(outcomes: Outcomes, item: SimBenchmark) -> npt.NDArray[np.int64]:
-    rows, samples = outcomes.shape
-    if item.open_text:
-        return np.broadcast_to(np.arange(samples), (rows, samples)).copy()
-    earliest = np.stack([(outcomes == answer).argmax(axis=1) for answer in range(item.wrong + 3)], axis=1)
-    first: npt.NDArray[np.int64] = np.take_along_axis(earliest, outcomes.astype(np.int64), axis=1)
-    return first
 
 
 def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
@@ -256,7 +238,7 @@ def write(design: Design, seed: int, output: Path) -> None:
         for name in ("points", "hits"):
             file = output / cell.checkpoint / cell.benchmark / f"{name}.parquet"
             files.replace(file, getattr(landscape, name).write_parquet)
-    files.replace_text(output / TRUTH_FILE, json.dumps(Truth(design, seed).record(), indent=1) + "\n")
+    files.replace_text(output / TRUTH_FILE, json.dumps(_truth.Truth(design, seed).record(), indent=1) + "\n")
     write_plan(design.plan(), output / PLAN_FILE)
 
 

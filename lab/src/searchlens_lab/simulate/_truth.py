@@ -63,15 +63,6 @@ class Answers:
     """Log-odds of giving no valid answer. Shape (questions,)."""
 
 
-def latents(design: Design, seed: int, base: str, benchmark: str) -> Latents:
-    """The questions of a benchmark for one Base model. More questions leave the first ones as they are."""
-    item = design.benchmarks[benchmark]
-    common = generator("simulate", seed, "questions", benchmark).standard_normal((item.questions, 2 + item.wrong))
-    skill = generator("simulate", seed, "skill", base, benchmark).standard_normal(item.questions)
-    ease = np.sqrt(design.shared) * common[:, 0] + np.sqrt(1 - design.shared) * skill
-    return Latents(ease, common[:, 1], common[:, 2:])
-
-
 def base_answers(model: BaseModel, benchmark: SimBenchmark, questions: Latents) -> Answers:
     """Answers of a Base model: the right one has the log-odds level + slope ability + spread x, wrong ones the rest."""
     right = benchmark.level + benchmark.slope * model.ability + benchmark.spread * questions.ease
@@ -112,13 +103,20 @@ def _stranger(design: Design, seed: int, model: str) -> BaseModel:
 
 
 def question_latents(design: Design, seed: int, cell: Cell) -> Latents:
-    """The questions for the checkpoint of a cell: those of its Base, unless RL is unrelated to Base."""
+    """The questions for the checkpoint of a cell: those of its Base, unless RL is unrelated to Base.
+
+    More questions leave the first ones as they are.
+    """
+    item = design.benchmarks[cell.benchmark]
     if cell.side == "rl" and design.mode == "unrelated":
-        item = design.benchmarks[cell.benchmark]
         random = generator("simulate", seed, "stranger", cell.model, cell.benchmark)
         values = random.standard_normal((item.questions, 2 + item.wrong))
         return Latents(values[:, 0], values[:, 1], values[:, 2:])
-    return latents(design, seed, design.models[cell.model].base, cell.benchmark)
+    common = generator("simulate", seed, "questions", cell.benchmark).standard_normal((item.questions, 2 + item.wrong))
+    base = design.models[cell.model].base
+    skill = generator("simulate", seed, "skill", base, cell.benchmark).standard_normal(item.questions)
+    ease = np.sqrt(design.shared) * common[:, 0] + np.sqrt(1 - design.shared) * skill
+    return Latents(ease, common[:, 1], common[:, 2:])
 
 
 def under(answers: Answers, policy: PolicyEffect) -> tuple[Floats, Floats]:

@@ -44,10 +44,7 @@ _T = TypeVar("_T")
 
 
 def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -> None:
-    """Train a pair into ``folder`` and record recipe and curves in ``training.json``.
-
-    ``base``: folder of a Base from which RLVR starts instead of pretraining one.
-    """
+    """Train a pair into ``folder``, from a Base if one is given; ``training.json`` has recipe and curves."""
     folder.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
     started = time.monotonic()

@@ -60,10 +60,7 @@ def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) 
 
 
 class Records:
-    """The dev records in a cohort's folder, without pairs that have only one side.
-
-    ``models``: pair to the records of Base and of RL.
-    """
+    """The dev records in a cohort's folder, Base and RL of each pair that has both sides."""
 
     def __init__(self, folder: Path) -> None:
         self.models: dict[str, Any] = {}

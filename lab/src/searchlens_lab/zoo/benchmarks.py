@@ -32,11 +32,7 @@ def quotas(shares: Shares, n: int) -> dict[str, int]:
 
 
 def build(name: str, role: Role, split: Split, seed: int, questions: int = 0) -> list[Problem]:
-    """The distinct questions of one role in ``split``, in an order that the seed decides.
-
-    ``name``: the role. The random stream depends on ``name``, ``split`` and ``seed``. ``questions``: number of
-    questions; 0: ``role.questions``.
-    """
+    """The distinct questions of one role, by default ``role.questions``; name, split and seed decide what is drawn."""
     rng = random.Random(f"{name}/{split}/{seed}")
     problems = [
         problem

@@ -85,10 +85,7 @@ def _chunk(task: tuple[int, int], corpus: Corpus, seed: int, tokenizer: str) -> 
 
 
 def build_corpus(recipe: Recipe, tokenizer: str, workers: int) -> Tokens:
-    """Write the corpus with ``workers`` processes; the result does not depend on their number.
-
-    ``tokenizer``: the tokenizer as JSON (``backend_tokenizer.to_str()``).
-    """
+    """Write the corpus with ``workers`` processes, on which it does not depend; ``tokenizer`` is JSON."""
     n = recipe.corpus.documents
     sizes = [min(_CHUNK, n - first) for first in range(0, n, _CHUNK)]
     write = partial(_chunk, corpus=recipe.corpus, seed=recipe.corpus_seed, tokenizer=tokenizer)

@@ -115,11 +115,7 @@ Results = dict[tuple[str, str], tuple[list[Problem], Outcome]]
 def sample_roles(
     model: Decoder, tokenizer: Tokenizer, recipe: Recipe, split: Split, policies: Sequence[str], scale: float = 1.0
 ) -> Results:
-    """Sample and grade every role of a split under every policy.
-
-    ``policies``: keys of :data:`POLICIES`. Every question gets the samples that :func:`budgets_of` asks for. ``scale``:
-    number of questions relative to the benchmarks' own.
-    """
+    """Sample and grade every role of a split, as :func:`budgets_of` asks; ``scale`` multiplies numbers of questions."""
     torch.manual_seed(recipe.rl_seed + 1)
     longest = max(role.max_tokens for role in recipe.roles.values())
     sampler = Sampler(model, rows_for(model), recipe.prompt_tokens, longest)

@@ -51,7 +51,6 @@ class TrainingJob:
     """One process."""
 
     name: str
-    """Unique."""
     needs: tuple[str, ...]
     """Names of jobs that have to be done before this one."""
     gpu: bool
@@ -100,11 +99,7 @@ def run(
     """Run the jobs that are not done; returns the names of those that are still not done at the end.
 
     A failed job stops only the jobs that need it. After ``seconds``, running jobs are asked to end; call again to
-    resume.
-
-    ``done``: whether a job is done. ``launch``: starts a job on a device (the empty string for a job that needs none).
-    ``devices``: devices for jobs with ``gpu``, at most ``slots`` at a time on each. ``pause``: seconds between two
-    looks at the processes. ``say``: prints a line of progress.
+    resume. ``launch`` starts a job on one of the devices, which have ``slots`` each, or on "" if it needs none.
     """
     rank = urgency(jobs)
     queue = sorted((job for job in jobs if not done(job)), key=lambda job: -rank[job.name])
@@ -165,11 +160,8 @@ LEVELS = 5
 
 
 def measured_levels(success: Mapping[Cell, float]) -> dict[Cell, int]:
-    """Rank kinds-and-levels by the share of right samples; each fifth of the ranking is one level, 1 the easiest.
-
-    Ties keep the order of ``success``.
-    """
-    ranked = sorted(success, key=lambda cell: -success[cell])
+    """Rank kinds-and-levels by the share of right samples; each fifth of the ranking is one level, 1 the easiest."""
+    ranked = sorted(success, key=lambda cell: -success[cell])  # ties keep their order
     return {cell: 1 + LEVELS * i // len(ranked) for i, cell in enumerate(ranked)}
 
 
@@ -236,7 +228,6 @@ class Workshop:
     """Does the jobs of one cohort in one folder."""
 
     folder: Path
-    """The cohort's folder."""
     cohort: Mapping[str, CohortPair] = field(default_factory=lambda: COHORT)
     """Its pairs by name; the Base of the first one measures the levels."""
     device: str = "cpu"
@@ -383,11 +374,7 @@ class Workshop:
 
 
 def make_cohort(folder: Path, names: list[str], devices: list[str], slots: int = 1, minutes: float = 0.0) -> list[str]:
-    """Make a cohort, each job in a process of its own; returns the jobs that are not done.
-
-    ``names``: pairs; empty for all. ``devices``: GPUs by number; ``cpu`` for none. ``slots``: jobs at a time on each
-    device. ``minutes``: stop after this time and keep the states; 0: stop when all is done.
-    """
+    """Make pairs of the cohort, or all, each job in a process of its own; returns the jobs that are not done."""
     workshop = Workshop(folder)
     for name in ("records", "logs", "work"):
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -12,27 +12,17 @@ import json
 from pathlib import Path
 
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import PreTrainedTokenizerFast
 
 from searchlens_lab.zoo.corpus import END, PAD
 from searchlens_lab.zoo.recipe import ModelShape
 
-_CLASSES = {
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
-    "llama": (LlamaConfig, LlamaForCausalLM),
-    "mistral": (MistralConfig, MistralForCausalLM),
-}
+_CLASSES = {"qwen2": "Qwen2", "llama": "Llama", "mistral": "Mistral"}
+"""Architectures, and how their classes in transformers begin."""
 _NAMES = {
     "vocabulary": "vocab_size",
     "hidden": "hidden_size",
@@ -44,16 +34,6 @@ _NAMES = {
     "norm_eps": "rms_norm_eps",
 }
 """Sizes of a shape, and their names in transformers."""
-
-
-class _Norm(nn.Module):
-    def __init__(self, shape: ModelShape) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(shape.hidden))
-        self.eps = shape.norm_eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
 class _Attention(nn.Module):
@@ -94,8 +74,8 @@ class Layer(nn.Module):
         super().__init__()
         self.self_attn = _Attention(shape)
         self.mlp = _Mlp(shape)
-        self.input_layernorm = _Norm(shape)
-        self.post_attention_layernorm = _Norm(shape)
+        self.input_layernorm = nn.RMSNorm(shape.hidden, shape.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(shape.hidden, shape.norm_eps)
 
     def before(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the residual stream ``x``, shape (batch, length, hidden)."""
@@ -113,7 +93,7 @@ class _Body(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
-        self.norm = _Norm(shape)
+        self.norm = nn.RMSNorm(shape.hidden, shape.norm_eps)
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
@@ -123,10 +103,7 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """A decoder with tied embeddings and random initial weights.
-
-    ``shape``: sizes and architecture. ``seed``: seed of the initial weights.
-    """
+    """A decoder with tied embeddings and random initial weights."""
 
     def __init__(self, shape: ModelShape, seed: int = 0) -> None:
         super().__init__()
@@ -194,8 +171,8 @@ def compute_dtype(device: str) -> torch.dtype:
 def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write the model in the transformers format: bf16 safetensors, configuration, tokenizer."""
     shape = model.shape
-    describe, build = _CLASSES[shape.architecture]
-    config = describe(
+    name = _CLASSES[shape.architecture]
+    config = getattr(transformers, f"{name}Config")(
         **{theirs: getattr(shape, ours) for ours, theirs in _NAMES.items()},
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         tie_word_embeddings=True,
@@ -204,7 +181,7 @@ def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> No
         pad_token_id=PAD,
         **({"sliding_window": None} if shape.architecture == "mistral" else {}),
     )
-    exported = build(config)
+    exported = getattr(transformers, f"{name}ForCausalLM")(config)
     weights = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     exported.load_state_dict(weights | {"lm_head.weight": weights["model.embed_tokens.weight"]})
     exported.to(torch.bfloat16).save_pretrained(folder)

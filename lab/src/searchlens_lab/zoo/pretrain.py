@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from tqdm import trange
 
-from searchlens.store import files
 from searchlens.store.files import replace
 from searchlens.zoo import record_file
 from searchlens_lab.zoo.corpus import PAD, Tokens
@@ -27,10 +26,7 @@ from searchlens_lab.zoo.recipe import Pretraining, Recipe
 
 
 class StateFile:
-    """The last saved state of one training; the file is replaced whole or not at all.
-
-    ``path``: the file. ``every``: least number of seconds between two saves.
-    """
+    """The last saved state of one training; the file is replaced whole or not at all."""
 
     def __init__(self, path: Path, every: float = 20.0) -> None:
         self.path, self.every = path, every
@@ -60,7 +56,7 @@ class StateFile:
 def write_record(folder: Path, job: str, record: Mapping[str, Any]) -> None:
     """Write the record of a job; the file is replaced whole or not at all."""
     content = gzip.compress((json.dumps(record) + "\n").encode(), mtime=0)
-    files.replace(record_file(folder, job), lambda path: path.write_bytes(content))
+    replace(record_file(folder, job), lambda path: path.write_bytes(content))
 
 
 _LOG_EVERY = 100  # steps between two points of the curve
@@ -129,12 +125,10 @@ def update(optimizer: torch.optim.AdamW, model: Decoder, lr: float, clip: float)
 def pretrain(
     corpus: Tokens, recipe: Recipe, device: str, state_file: StateFile | None = None, start: Decoder | None = None
 ) -> tuple[Decoder, list[dict[str, float]]]:
-    """Train a model by next-token prediction.
+    """Train a model, in float32, by next-token prediction, from ``start`` or from random weights by the recipe's seed.
 
-    ``state_file``: saves the state. With a saved state, training resumes from it and gives the result of an
-    uninterrupted run. ``start``: initial weights; by default random ones from the recipe's seed. Returns ``model``:
-    float32 parameters on ``device``. Returns ``curve``: one point every 100 steps: ``step``, ``tokens`` read so far
-    (without padding), mean ``loss`` over these steps in nats per weighted token, ``seconds`` since the start.
+    With a saved state, training resumes from it and gives the result of an uninterrupted run. The curve has a point
+    every 100 steps: ``tokens`` read so far without padding, and the mean ``loss`` in nats per weighted token.
     """
     settings = recipe.pretraining
     model = Decoder(recipe.shape, recipe.model_seed).to(device)

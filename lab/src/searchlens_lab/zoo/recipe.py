@@ -14,7 +14,6 @@ class Role:
     """One benchmark."""
 
     questions: int
-    """Number of questions."""
     kinds: Shares
     """Kinds of question with their shares. The shares sum to one, and the benchmark has them exactly, up to
     rounding."""
@@ -89,7 +88,6 @@ class Corpus:
         ("lookup", 0.07),
         ("listing", 0.11),
     )
-    """Kinds of question."""
     styles: dict[str, dict[str, Style]] = field(
         default_factory=lambda: {
             "forward": writing_styles(0.17, 0.02, 0.31, 0.26, 0.07, 0.10, 0.04, 0.03),

@@ -34,10 +34,7 @@ _MICROBATCH = 512  # samples in one backward pass; bounds the memory that it tak
 
 
 def advantages(rewards: Tensor, scale: str = "group") -> Tensor:
-    """Rewards (questions, group) centred within each group and scaled; 0 in a group whose rewards are all equal.
-
-    ``scale``: as in :class:`searchlens_lab.zoo.recipe.Rlvr`.
-    """
+    """Rewards (questions, group) centred within each group and scaled; 0 in a group whose rewards are all equal."""
     spread = rewards.std(1, keepdim=True)
     centred = rewards - rewards.mean(1, keepdim=True)
     divisor = {"group": spread + 1e-4, "none": torch.ones(()), "batch": centred.std() + 1e-4}[scale]
@@ -55,11 +52,10 @@ def policy_gradient(
 ) -> float:
     """Add the gradient of -sum(advantage x log-probability) / (generated tokens) to the parameters.
 
-    ``prompts``: one for each sample. ``advantage``: samples with advantage 0 are skipped. ``settings``: decides the
-    divisor, the clipping and the weight of the divergence. ``behaviour``: the model that drew the samples, if ``model``
-    has been updated since; the gradient is then that of clipped probability ratios (PPO) instead of log-probabilities.
-    ``reference``: the model from which the divergence is measured. Returns mean of -log-probability over the tokens
-    used, an estimate of the entropy in nats per token.
+    Samples with advantage 0 are skipped. ``behaviour``: the model that drew the samples, if ``model`` has been updated
+    since; the gradient is then that of clipped probability ratios (PPO) instead of log-probabilities. ``reference``:
+    the model from which the divergence is measured. Returns the mean of -log-probability over the tokens used, an
+    estimate of the entropy in nats per token.
     """
     device = str(next(model.parameters()).device)
     lengths = samples.lengths + torch.tensor([len(p) for p in prompts])
@@ -127,13 +123,9 @@ def train_rlvr(
     state_file: StateFile | None = None,
     each: Callable[[int, Decoder], object] | None = None,
 ) -> tuple[Decoder, list[dict[str, float]]]:
-    """Train a copy of ``base`` by RLVR.
+    """Train a copy of ``base`` by RLVR, resuming from a saved state; returns it with a point per step (``_rlvr_step``).
 
-    ``state_file``: saves the state; with a saved state, training resumes from it. ``each``: called after every step
-    with its number, from 1, and the model. Returns ``model``: float32 parameters on the device of ``base``. Returns
-    ``curve``: one point per step: ``reward`` (mean, before the update), ``entropy`` (nats per token), ``tokens`` (mean
-    per sample), ``finished`` (share of samples), ``used`` (share of samples with an advantage other than 0),
-    ``seconds`` since the start.
+    ``each``: called after every step with its number, from 1, and the model.
     """
     settings = recipe.rlvr
     device = str(next(base.parameters()).device)
@@ -197,7 +189,11 @@ def _rlvr_step(
     settings: Rlvr,
     step: int,
 ) -> dict[str, float]:
-    """Sample, reward and update; returns this step's point of the curve."""
+    """Sample, reward and update; returns this step's point of the curve.
+
+    ``reward``: mean, before the update. ``entropy``: nats per token. ``tokens``: mean of a sample. ``used``: share of
+    samples with an advantage other than 0.
+    """
     encoded = [encoding.ids for encoding in tokenizer.encode_batch([prompt(p.question) for p in problems])]
     prompts = list(chain.from_iterable([ids] * settings.group for ids in encoded))
     sampler.load(model)

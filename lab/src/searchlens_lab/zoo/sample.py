@@ -36,8 +36,7 @@ class Samples:
 class Sampler:
     """Draws batches of at most ``rows`` completions, with buffers that are allocated once.
 
-    ``model``: gives shape, device and weights; :meth:`load` copies newer weights. ``rows``, ``prompt_tokens``,
-    ``new_tokens``: capacity: samples at a time, longest prompt, longest completion.
+    ``prompt_tokens``, ``new_tokens``: of the longest prompt and completion.
     """
 
     def __init__(self, model: Decoder, rows: int, prompt_tokens: int, new_tokens: int) -> None:

@@ -44,12 +44,9 @@ STEPS = pl.Schema(
         "step": pl.Int64(),
         "total": pl.Int64(),
         **{f"rl_{b}": pl.Float64() for b in BUDGETS},
-        "alpha": pl.Float64(),
-        "beta": pl.Float64(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "error_frozen": pl.Float64(),
+        **dict.fromkeys(("alpha", "beta"), pl.Float64()),
+        **dict.fromkeys(("policy", "path"), pl.String()),
+        **dict.fromkeys(("error", "error_frozen"), pl.Float64()),
         **dict.fromkeys(SETS, pl.List(pl.Float64())),
     }
 )
@@ -66,10 +63,9 @@ one question larger (mean over budgets), and an error at most :data:`NOISE` larg
 def fit_steps(folder: Path) -> pl.DataFrame:
     """Fit every RL step that was measured on dev.
 
-    ``folder``: folder of the cohort; its ``records`` hold those of the jobs ``rl-PAIR`` and ``dev-*``. Returns
-    ``STEPS``, pairs in the cohort's order. Row 0 of a pair is Base fitted to itself (before the demonstrations of
-    ``control``); a pair that starts from another pair's RL model has no such row. Raises InputError if no pair has dev
-    records of both sides, or a pair that has them has no record of its RL.
+    Returns ``STEPS``, pairs in the cohort's order. Row 0 of a pair is Base fitted to itself (before the demonstrations
+    of ``control``); a pair that starts from another pair's RL model has no such row. Raises InputError if no pair has
+    dev records of both sides, or a pair that has them has no record of its RL.
 
     Grids, rounding and ties are the defaults of :class:`~searchlens.config.boptr.BoptrOptions`: among fits of equal
     error, the smallest error interpolated between budgets wins, then the exponent nearest to the frozen one. Where RL

@@ -9,32 +9,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from searchlens.grading.instructions import CASES
+from searchlens_lab.zoo import tasks
 from searchlens_lab.zoo.recipe import Corpus, Shares, Style
-from searchlens_lab.zoo.tasks import (
-    CATEGORIES,
-    CLOSINGS,
-    LETTERS,
-    MANY_LETTERS,
-    SEPARATORS,
-    Chain,
-    Comparison,
-    Expression,
-    Listing,
-    Lookup,
-    Op,
-    Problem,
-    apply,
-    draw,
-    expression_text,
-    inverted,
-    near,
-    option_values,
-    prompt,
-)
 
 GROUPS = {
     "story": "story",
@@ -80,9 +61,9 @@ def pick(rng: random.Random, shares: Shares) -> str:
     return str(rng.choices(names, weights)[0])
 
 
-def write(rng: random.Random, problem: Problem, corpus: Corpus) -> Solution:
+def write(rng: random.Random, problem: tasks.Problem, corpus: Corpus) -> Solution:
     """Write one solution of ``problem`` in a style drawn by its share in the corpus."""
-    if isinstance(problem.facts, Listing):
+    if isinstance(problem.facts, tasks.Listing):
         return _listing(rng, problem.facts, dict(corpus.listing_faults))
     styles = corpus.styles[GROUPS.get(problem.kind, "forward")]
     name = pick(rng, tuple((name, style.share) for name, style in styles.items()))
@@ -102,39 +83,32 @@ def write(rng: random.Random, problem: Problem, corpus: Corpus) -> Solution:
 
 def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Solution]:
     """Draw a prompt of the train split and a solution of it."""
-    problem = draw(rng, pick(rng, corpus.kinds), "train")
-    return prompt(problem.question), write(rng, problem, corpus)
+    problem = tasks.draw(rng, pick(rng, corpus.kinds), "train")
+    return tasks.prompt(problem.question), write(rng, problem, corpus)
 
 
-def _guess(rng: random.Random, problem: Problem) -> str:
-    if isinstance(problem.facts, Lookup | Comparison):
-        return rng.choice(MANY_LETTERS[: len(problem.facts.options)])
-    return problem.gold if rng.random() < 0.3 else str(near(rng, int(problem.gold)))
+def _guess(rng: random.Random, problem: tasks.Problem) -> str:
+    if isinstance(problem.facts, tasks.Lookup | tasks.Comparison):
+        return rng.choice(tasks.MANY_LETTERS[: len(problem.facts.options)])
+    return problem.gold if rng.random() < 0.3 else str(tasks.near(rng, int(problem.gold)))
 
 
-def _ramble(rng: random.Random, problem: Problem, style: Style, text: str, answer: str, endless: float) -> Solution:
+def _ramble(
+    rng: random.Random, problem: tasks.Problem, style: Style, text: str, answer: str, endless: float
+) -> Solution:
     ends = rng.random() >= endless
     for _ in range(rng.choice((1, 1, 2)) if ends else _ENDLESS):
         text += _CHECK + "\n".join(_work(rng, problem, "careful", style.slip).steps)
     return Solution(f"{text}\nSo {answer}" if ends else text, ends)
 
 
-def _work(rng: random.Random, problem: Problem, style: str, slip: float) -> Work:
-    facts = problem.facts
-    if isinstance(facts, Chain):
-        return _solve_chain(rng, facts, style, slip)
-    if isinstance(facts, Expression):
-        return _solve_expression(rng, facts, style, slip)
-    if isinstance(facts, Comparison):
-        return _solve_comparison(rng, facts, style, slip)
-    if isinstance(facts, Lookup):
-        return _solve_lookup(rng, facts, style, slip)
-    raise TypeError(f"no solution is written for {type(facts).__name__}")
+def _work(rng: random.Random, problem: tasks.Problem, style: str, slip: float) -> Work:
+    return _SOLVERS[type(problem.facts)](rng, problem.facts, style, slip)
 
 
 def _slipped(rng: random.Random, value: int, slip: float) -> int:
     value = max(0, value)
-    return near(rng, value) if rng.random() < slip else value
+    return tasks.near(rng, value) if rng.random() < slip else value
 
 
 def _product(x: int, b: int, result: int, detail: bool) -> str:
@@ -148,11 +122,11 @@ def _product(x: int, b: int, result: int, detail: bool) -> str:
     return f"{x}*{b}={result}"
 
 
-def _follow(rng: random.Random, start: int, ops: Sequence[Op], style: str, slip: float) -> Work:
+def _follow(rng: random.Random, start: int, ops: Sequence[tasks.Op], style: str, slip: float) -> Work:
     """Apply ``ops`` one after the other and write them down as ``style`` does."""
     steps, value = [], start
     for i, (sign, b) in enumerate(ops):
-        result = _slipped(rng, apply(value, (sign, b)), slip)
+        result = _slipped(rng, tasks.apply(value, (sign, b)), slip)
         if style == "mental":
             step = str(result) if i % 2 or i == len(ops) - 1 else ""
         elif style == "terse":
@@ -167,7 +141,7 @@ def _follow(rng: random.Random, start: int, ops: Sequence[Op], style: str, slip:
     return Work(tuple(steps), str(value))
 
 
-def _misread(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+def _misread(rng: random.Random, ops: tuple[tasks.Op, ...]) -> tuple[tasks.Op, ...]:
     """Drop one operation, or mistake it for another."""
     i = rng.randrange(len(ops))
     if len(ops) > 1 and rng.random() < 0.4:
@@ -176,16 +150,16 @@ def _misread(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
     return (*ops[:i], ({"+": "-", "-": "+", "*": "+", "/": "-"}[sign], b), *ops[i + 1 :])
 
 
-def _solve_chain(rng: random.Random, facts: Chain, style: str, slip: float) -> Work:
+def _solve_chain(rng: random.Random, facts: tasks.Chain, style: str, slip: float) -> Work:
     given = facts.end if facts.backward else facts.start
     if style == "backwards":
-        return _follow(rng, given, inverted(facts.ops), rng.choice(("careful", "careful", "terse")), slip)
+        return _follow(rng, given, tasks.inverted(facts.ops), rng.choice(("careful", "careful", "terse")), slip)
     if style == "misread":
         return _follow(rng, given, _misread(rng, facts.ops), "careful", slip)
     return _follow(rng, given, facts.ops, style, slip)
 
 
-def _solve_expression(rng: random.Random, facts: Expression, style: str, slip: float) -> Work:
+def _solve_expression(rng: random.Random, facts: tasks.Expression, style: str, slip: float) -> Work:
     if style in ("misread", "backwards"):
         return _ignore_precedence(rng, facts, slip, reverse=style == "backwards")
     steps, values = [], []
@@ -202,40 +176,40 @@ def _solve_expression(rng: random.Random, facts: Expression, style: str, slip: f
     return Work((*steps, *sums.steps), sums.answer)
 
 
-def _ignore_precedence(rng: random.Random, facts: Expression, slip: float, reverse: bool) -> Work:
+def _ignore_precedence(rng: random.Random, facts: tasks.Expression, slip: float, reverse: bool) -> Work:
     """Work from left to right (or from right to left) as if no sign had precedence."""
-    parts = re.findall(r"\d+|[*+-]", expression_text(facts))
+    parts = re.findall(r"\d+|[*+-]", tasks.expression_text(facts))
     if reverse:
         parts.reverse()
     ops = [(sign, int(b)) for sign, b in zip(parts[1::2], parts[2::2], strict=True)]
     return _follow(rng, int(parts[0]), ops, "careful", slip)
 
 
-def _solve_comparison(rng: random.Random, facts: Comparison, style: str, slip: float) -> Work:
+def _solve_comparison(rng: random.Random, facts: tasks.Comparison, style: str, slip: float) -> Work:
     largest = facts.largest != (style == "misread")
-    values = [_slipped(rng, value, slip) for value in option_values(facts)]
+    values = [_slipped(rng, value, slip) for value in tasks.option_values(facts)]
     best, steps = 0, [_option(facts, 0, values[0])]
-    for i in range(1, len(LETTERS)):
+    for i in range(1, len(tasks.LETTERS)):
         sign = ">" if values[i] > values[best] else "<"
         compared = f"{sign}{values[best]}"
         best = i if (sign == ">") == largest else best
-        steps.append(f"{_option(facts, i, values[i])}{compared}, {LETTERS[best]}")
+        steps.append(f"{_option(facts, i, values[i])}{compared}, {tasks.LETTERS[best]}")
     if style in _JOINTS:
         written = values if style == "terse" else values[best : best + 1]
-        return Work(tuple(map(str, written)), LETTERS[best])
-    return Work(tuple(steps), LETTERS[best])
+        return Work(tuple(map(str, written)), tasks.LETTERS[best])
+    return Work(tuple(steps), tasks.LETTERS[best])
 
 
-def _option(facts: Comparison, i: int, value: int) -> str:
+def _option(facts: tasks.Comparison, i: int, value: int) -> str:
     a, sign, b = facts.options[i]
-    return f"{LETTERS[i]} {a}{sign}{b}={value}"
+    return f"{tasks.LETTERS[i]} {a}{sign}{b}={value}"
 
 
-def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) -> Work:
+def _solve_lookup(rng: random.Random, facts: tasks.Lookup, style: str, slip: float) -> Work:
     """Follow the chain, then compare the options with its end one by one until one is equal; else the nearest one."""
     work = _solve_chain(rng, facts.chain, style, slip)
     target = int(work.answer)
-    letters = MANY_LETTERS[: len(facts.options)]
+    letters = tasks.MANY_LETTERS[: len(facts.options)]
     nearest = min(range(len(letters)), key=lambda i: abs(facts.options[i] - target))
     if style in _JOINTS:
         return Work(work.steps, letters[nearest])
@@ -247,7 +221,15 @@ def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) ->
     return Work(tuple(steps), letters[nearest])
 
 
-def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Solution:
+_SOLVERS: dict[type[tasks.Facts], Callable[[random.Random, Any, str, float], Work]] = {
+    tasks.Chain: _solve_chain,
+    tasks.Expression: _solve_expression,
+    tasks.Comparison: _solve_comparison,
+    tasks.Lookup: _solve_lookup,
+}
+
+
+def _listing(rng: random.Random, facts: tasks.Listing, faults: dict[str, float]) -> Solution:
     """Write a list, with faults that its reader may learn: a wrong length, no end, a wrong form."""
 
     def fault(name: str) -> bool:
@@ -258,9 +240,9 @@ def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> So
     endless = over <= draw < over + faults["endless"]
     n = facts.n - 1 if draw < short else facts.n + 1 if draw < over else facts.n
     case = rng.choice(tuple(CASES)) if fault("case") else facts.case
-    separator = SEPARATORS[rng.choice(tuple(SEPARATORS)) if fault("separator") else facts.separator]
-    closing = rng.choice(CLOSINGS) if fault("closing") else facts.closing
-    pool = [w for w in CATEGORIES[facts.category] if w != facts.forbidden or fault("forbidden")]
+    separator = tasks.SEPARATORS[rng.choice(tuple(tasks.SEPARATORS)) if fault("separator") else facts.separator]
+    closing = rng.choice(tasks.CLOSINGS) if fault("closing") else facts.closing
+    pool = [w for w in tasks.CATEGORIES[facts.category] if w != facts.forbidden or fault("forbidden")]
     rng.shuffle(pool)
     if facts.first and not fault("first"):
         pool.sort(key=lambda word: word != facts.first)

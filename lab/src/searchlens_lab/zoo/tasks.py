@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal, TypeVar
 
 from searchlens.grading.instructions import CASES
@@ -160,11 +161,7 @@ def apply(value: int, op: Op) -> int:
 
 def run(start: int, ops: tuple[Op, ...]) -> list[int]:
     """The values after each operation."""
-    values = []
-    for op in ops:
-        start = apply(start, op)
-        values.append(start)
-    return values
+    return list(accumulate(ops, apply, initial=start))[1:]
 
 
 def inverted(ops: tuple[Op, ...]) -> tuple[Op, ...]:
