@@ -39,11 +39,12 @@ Select jobs to execute...
 Execute 1 jobs...
 
 [Mon Nov 23 01:57:41 2026]
-localrule score:
+localrule score_micro-1m:
     input: results/a.parquet
     jobid: 1
 
 01:57:42 a/math: 240 samples: 157 right
+Loading weights: 100%|##########| 62/62 [00:00<00:00, 3150.52it/s]
 [Mon Nov 23 01:57:43 2026]
 Finished jobid: 1 (Rule: score)
 1 of 2 steps (50%) done
