@@ -174,6 +174,14 @@ def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "
 
 
 @pytest.fixture
+def results(raw: Raw, tmp_path: Path) -> Path:
+    """The results of the toy study with samples of sides that differ."""
+    from small_results import finish  # loads every stage
+
+    return finish(raw, tmp_path)
+
+
+@pytest.fixture
 def publish() -> Callable[..., shards.Shard]:
     """Put a range of samples of one generation into the store."""
 

@@ -17,24 +17,18 @@ import polars as pl
 import pytest
 
 import searchlens
-from conftest import Raw
 from searchlens.cli.main import main
 from searchlens.errors import InputError
 from searchlens.reporting import explorer_files, explorer_html, explorer_sentences
 from searchlens.reporting.explorer_files import Files
 from searchlens.reporting.explorer_html import Inlined, explorer_page
 from searchlens.reporting.explorer_index import headline_html
-from small_results import DEFAULT, RIGHT, finish, gate
+from small_results import DEFAULT, RIGHT, gate
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
 EVIL = "</script><img src=x onerror=alert(1)> \u202e <!-- \x00 \U0001f600"
 SIDES = {"base": "toy-base", "rl": "toy-rl"}
 Contents = dict[str, bytes]
-
-
-@pytest.fixture
-def results(raw: Raw, tmp_path: Path) -> Path:
-    return finish(raw, tmp_path)
 
 
 @pytest.fixture
