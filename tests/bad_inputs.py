@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,22 +34,27 @@ class Input:
 # ---- the study
 
 
-def config() -> dict[str, Any]:
-    """A sound configuration with most sections in it."""
+def toy(pool: str, policies: Sequence[str]) -> dict[str, Any]:
+    """A configuration with one pair, one benchmark, and a pool of policies and greedy."""
     return {
         "results": "results",
         "samples": 4,
         "budgets": [1, 2, 4],
-        "default_policy": "temp_0.5",
-        "study": {"pairs": ["toy"], "benchmarks": ["sums"], "trace": {"questions": 1}, "likelihood": {"questions": 2}},
+        "study": {"pairs": ["toy"], "benchmarks": ["sums"]},
         "checkpoints": {"toy-base": {"path": "base"}, "toy-rl": {"path": "rl"}},
         "pairs": {"toy": {"base": "toy-base", "rl": "toy-rl"}},
-        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 8, "pool": "two"}},
-        "policies": {"temp_0.5": None, "topp0.9_t0.7": None, "greedy": None},
-        "pools": {"two": ["temp_0.5", "topp0.9_t0.7"]},
+        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 8, "pool": pool}},
+        "policies": dict.fromkeys([*policies, "greedy"]),
+        "pools": {pool: list(policies)},
         "references": ["greedy"],
-        "equivalence": {"policies": ["temp_0.5"]},
     }
+
+
+def config() -> dict[str, Any]:
+    """A sound configuration with most sections in it."""
+    made = toy("two", ("temp_0.5", "topp0.9_t0.7"))
+    made["study"] |= {"trace": {"questions": 1}, "likelihood": {"questions": 2}}
+    return made | {"default_policy": "temp_0.5", "equivalence": {"policies": ["temp_0.5"]}}
 
 
 QUESTIONS = b"".join(

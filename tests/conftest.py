@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import bad_inputs
-from run_stages import score_cell
+from run_stages import score_cell, write_manifest
 from searchlens.config import check
 from searchlens.plan import Generation, Grid
 from searchlens.store import shards
@@ -83,18 +83,7 @@ def toy_study(folder: Path) -> dict[str, Any]:
     write_checkpoint(folder / "base", "base")
     write_checkpoint(folder / "rl", "rl")
     write_questions(folder / "sums.jsonl", 6)
-    return {
-        "results": "results",
-        "samples": 4,
-        "budgets": [1, 2, 4],
-        "study": {"pairs": ["toy"], "benchmarks": ["sums"]},
-        "checkpoints": {"toy-base": {"path": "base"}, "toy-rl": {"path": "rl"}},
-        "pairs": {"toy": {"base": "toy-base", "rl": "toy-rl"}},
-        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 8, "pool": "three"}},
-        "policies": dict.fromkeys([*POLICIES, "greedy"]),
-        "pools": {"three": list(POLICIES)},
-        "references": ["greedy"],
-    }
+    return bad_inputs.toy("three", POLICIES)
 
 
 def micro_study(questions: int = 8, samples: int = 4, **changes: Any) -> dict[str, Any]:
@@ -174,6 +163,14 @@ def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "
 
 
 @pytest.fixture
+def results(raw: Raw, tmp_path: Path) -> Path:
+    """The results of the toy study with samples of sides that differ."""
+    from small_results import finish  # loads every stage
+
+    return finish(raw, tmp_path)
+
+
+@pytest.fixture
 def publish() -> Callable[..., shards.Shard]:
     """Put a range of samples of one generation into the store."""
 
@@ -202,13 +199,7 @@ def sampled(
     raw["landscape"] = {"draws": 100}
     grid = make_grid(raw)
     for cell in grid.study.cells:
-        entries = []
         for generation in grid.jobs.generations(*cell):
             publish(grid, *cell, generation)
-            entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
-            entries.append({**entry, "policies": list(generation.policies)})
-        (manifest,) = grid.manifests(*cell)
-        manifest.parent.mkdir(parents=True)
-        manifest.write_text(json.dumps({"checkpoint": cell[0], "benchmark": cell[1], "generations": entries}))
-        score_cell(grid, *cell, [manifest], grid.scores(*cell))
+        score_cell(grid, *cell, [write_manifest(grid, *cell)], grid.scores(*cell))
     return grid

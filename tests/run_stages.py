@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -18,6 +19,16 @@ from searchlens.cli.stages.score import score
 from searchlens.plan import Grid, needs
 from searchlens.reporting.tables.table import Context, Table, build
 from searchlens.store.provenance import config_fingerprint
+
+
+def write_manifest(grid: Grid, checkpoint: str, benchmark: str) -> Path:
+    """The manifest of a cell in one pool, whose samples are in the store."""
+    made = grid.jobs.generations(checkpoint, benchmark)
+    entries = [{"id": g.id, "samples": g.samples, "spec": g.spec, "policies": list(g.policies)} for g in made]
+    (manifest,) = grid.manifests(checkpoint, benchmark)
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(json.dumps({"checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}))
+    return manifest
 
 
 def score_cell(grid: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:

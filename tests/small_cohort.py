@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +59,16 @@ def cohort(
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     plan = CohortPlan(next(iter(models)), next(iter(benchmarks)), models, benchmarks, DEFAULT, budgets)
     return Cohort(plan, dict(landscapes), "first_k")
+
+
+def lacking(cohort: Cohort, cells: Iterable[tuple[str, str]], names: Iterable[str]) -> Cohort:
+    """The cohort without some policies in the landscapes (checkpoint, benchmark) of some cells."""
+    gone = set(names)
+    landscapes = dict(cohort.landscapes)
+    for cell in cells:
+        points = {(name, n): row for (name, n), row in landscapes[cell].points.items() if name not in gone}
+        landscapes[cell] = replace(landscapes[cell], points=points)
+    return Cohort(cohort.plan, landscapes)
 
 
 def part_of_paper(

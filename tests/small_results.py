@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from run_stages import landscape_cell, recovery_cell, score_cell
+from run_stages import landscape_cell, recovery_cell, score_cell, write_manifest
 from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.tables import tables
 from searchlens.config import check
@@ -60,7 +60,6 @@ def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int, right: Mapp
 
 def sample(grid: Grid, checkpoint: str, benchmark: str, right: Mapping[str, int]) -> None:
     """Put all samples of a cell into the store, with their manifest, and grade them."""
-    entries = []
     for generation in grid.jobs.generations(checkpoint, benchmark):
         shards.publish(
             grid.folder(checkpoint, benchmark, generation.id),
@@ -71,11 +70,7 @@ def sample(grid: Grid, checkpoint: str, benchmark: str, right: Mapping[str, int]
             policies=generation.policies,
             provenance=shards.Provenance(1.5, "cpu", 1, "test"),
         )
-        entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
-        entries.append({**entry, "policies": list(generation.policies)})
-    (manifest,) = grid.manifests(checkpoint, benchmark)
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    manifest.write_text(json.dumps({"checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}))
+    manifest = write_manifest(grid, checkpoint, benchmark)
     score_cell(grid, checkpoint, benchmark, [manifest], grid.scores(checkpoint, benchmark))
 
 

@@ -300,16 +300,6 @@ def test_a_grader_of_an_extension_judges_in_worker_processes(declare: Declare, t
     assert set(stored["version"]) == {"working-1"}
 
 
-def test_the_configuration_knows_a_grader_by_its_declaration(declare: Declare, raw: dict[str, Any]) -> None:
-    """Unknown without its extension; a mathematical one may have the stop words of a recipe."""
-    raw["benchmarks"]["sums"] |= {"grader": "working", "recipe_stops": True}
-    with pytest.raises(InputError, match=r"benchmarks\.sums\.grader: .*'working'"):
-        check.validate(raw)
-    declare(WORKING)
-    raw["extensions"] = [path for path, _ in catalogue.extensions()]
-    assert check.validate(raw).benchmarks["sums"].grader == "working"
-
-
 # ---- benchmark families
 
 CAPITALS = """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from scripts import loaded
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,12 +15,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def words() -> ModuleType:
     """lab/words.py, which is in no package."""
-    spec = importlib.util.spec_from_file_location("words", ROOT / "lab" / "words.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("lab/words.py")
 
 
 def _sentence(count: int) -> str:

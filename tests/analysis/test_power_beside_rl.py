@@ -3,7 +3,6 @@
 python -m pytest tests/analysis/test_power_beside_rl.py
 """
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from scripts import loaded
 from searchlens.analysis.classes import from_text
 
 ROOT = Path(__file__).parents[2]
@@ -24,19 +24,9 @@ INTERVAL = r"[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]"
 pytestmark = pytest.mark.cohort
 
 
-def loaded(name: str) -> ModuleType:
-    """A script of validation/."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"validation/{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look up their annotations
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    return loaded("power_sampling")
+    return loaded("validation/power_sampling.py")
 
 
 @pytest.fixture(scope="module")
@@ -131,4 +121,5 @@ def test_the_pages_quote_no_other_number(printed: str) -> None:
 def test_the_list_of_numbers_is_that_of_the_committed_counts() -> None:
     """The rest of it needs `make zoo-tables`."""
     listed = pl.read_csv(ROOT / "docs/findings.csv", infer_schema=False).filter(pl.col("from") == "recorded counts")
-    assert listed["number"].to_list() == [number for number, _ in loaded("page_numbers").quoted_of_counts()]
+    quoted = loaded("validation/page_numbers.py").quoted_of_counts()
+    assert listed["number"].to_list() == [number for number, _ in quoted]

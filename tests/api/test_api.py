@@ -23,14 +23,9 @@ from searchlens.errors import InputError
 from searchlens.formats.reading import Choices
 from searchlens.plan import Grid
 from searchlens.store import snapshots
-from small_results import DEFAULT, HOSTILE, RIGHT, finish
+from small_results import DEFAULT, HOSTILE, RIGHT
 
 CELL = ("toy-base", "sums")
-
-
-@pytest.fixture
-def results(raw: Raw, tmp_path: Path) -> Path:
-    return finish(raw, tmp_path)
 
 
 def counts(checkpoint: str) -> list[int]:

@@ -23,6 +23,7 @@ from searchlens.cli.main import main
 from searchlens.config import check
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
+from test_config import refusal
 
 GOOD = {"id": "a", "question": "What is 1+1?", "gold": "2"}
 OTHER = {"id": "b", "question": "What is 2+2?", "gold": "4", "tags": {"level": 1}}
@@ -173,12 +174,6 @@ def known(raw: dict[str, Any], family: str, **keys: object) -> dict[str, Any]:
     spec = {key: value for key, value in raw["benchmarks"]["sums"].items() if key != "path"}
     raw["benchmarks"]["sums"] = {**spec, "family": family, "check": False, **keys}
     return raw
-
-
-def refusal(raw: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as error:
-        check.validate(raw)
-    return str(error.value)
 
 
 def test_own_questions_and_gated_ones_need_a_file(raw: dict[str, Any]) -> None:

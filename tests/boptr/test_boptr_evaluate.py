@@ -19,7 +19,7 @@ from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, paper_design, simulate
-from small_cohort import part_of_paper
+from small_cohort import lacking, part_of_paper
 
 ANCHOR, SMALL, LLAMA = "qwen25_7b", "qwen25_1.5b", "llama31_8b"
 MODELS, BENCHMARKS = (ANCHOR, SMALL, LLAMA), ("math500", "aime", "gpqa")
@@ -41,17 +41,11 @@ def design() -> Design:
     return part_of_paper(MODELS, BENCHMARKS, AR, QUESTIONS, searches=searches, missing=missing)
 
 
-def lacking(cohort: Cohort, model: str, benchmark: str, policy: str) -> Cohort:
-    place = cohort.plan.models[model].base, benchmark
-    found = cohort.landscapes[place]
-    points = {point: row for point, row in found.points.items() if point[0] != policy}
-    return Cohort(cohort.plan, {**cohort.landscapes, place: replace(found, points=points)})
-
-
 @cache
 def cohort() -> Cohort:
     """A policy of the anchor is not sampled on the smaller model's AIME, so that copied paths lose budgets there."""
-    return lacking(simulate(design(), 4), SMALL, "aime", "temp_0.7")
+    whole = simulate(design(), 4)
+    return lacking(whole, [(whole.plan.models[SMALL].base, "aime")], ["temp_0.7"])
 
 
 @cache
@@ -226,7 +220,8 @@ def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws() -> None:
     policies = [AR[fit.policy[0]] for fit in fits]
     other = next(name for name in policies if name != policies[0])
     task = Task(PAPER, (ROW["V2"],), ("math500",))
-    found = evaluate(lacking(cohort(), SMALL, "math500", other), OPTIONS, [task]).scores[key]
+    base = cohort().plan.models[SMALL].base
+    found = evaluate(lacking(cohort(), [(base, "math500")], [other]), OPTIONS, [task]).scores[key]
     whole = scores().scores[key]
     assert found.reselected is None and whole.reselected is not None
     np.testing.assert_allclose(found.plain, whole.plain, atol=1e-5)

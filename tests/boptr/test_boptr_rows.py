@@ -20,7 +20,7 @@ from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, paper_design, simulate
-from small_cohort import part_of_paper
+from small_cohort import lacking, part_of_paper
 
 ROW = {row.key: row for row in ROWS}
 ANCHOR, SMALL, NEW = "qwen25_7b", "qwen25_1.5b", "orz_7b"
@@ -44,16 +44,6 @@ def design() -> Design:
     }
     part = part_of_paper((*FITTED, NEW), (*BETA, "rltrain"), AR, QUESTIONS, searches=searches)
     return replace(part, benchmarks=part.benchmarks | {AIME: replace(part.benchmarks[AIME], level=-4.0)})
-
-
-def lacking(cohort: Cohort, cells: Iterable[tuple[str, str]], names: Iterable[str]) -> Cohort:
-    """The cohort without some policies in the landscapes (checkpoint, benchmark) of some cells."""
-    gone = set(names)
-    landscapes = dict(cohort.landscapes)
-    for cell in cells:
-        points = {(name, n): row for (name, n), row in landscapes[cell].points.items() if name not in gone}
-        landscapes[cell] = replace(landscapes[cell], points=points)
-    return Cohort(cohort.plan, landscapes)
 
 
 @cache

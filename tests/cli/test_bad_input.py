@@ -25,19 +25,8 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "encoding": (b'results: "\xff"\n', "mine.yaml is not text in UTF-8: byte 11 is 0xff"),
     "key twice": (b"seed: 1\nseed: 2\n", "mine.yaml, line 2: seed is already in line 1"),
     "date": (b"lock: 2026-01-02\n", "mine.yaml: lock: 2026-01-02 is a date"),
-    "unknown key below": (b"boptr: {beta: {mth: 1}}\n", "mine.yaml: boptr.beta: 'mth' is unknown"),
     "type": (b"results: [1]\n", "mine.yaml: results: "),
-    "policy name": (
-        b"policies: {topp8_t1.0: null}\n",
-        "mine.yaml: policies.topp8_t1.0: policy 'topp8_t1.0': top_p is 8.0",
-    ),
     "policy twice": (b"references: [greedy, greedy]\n", "mine.yaml: references: 'greedy' is there more than once"),
-    "questions": (b"benchmarks: {math: {path: no.jsonl}}\n", "benchmarks.math: cannot read benchmark file no.jsonl"),
-    "checkpoint": (
-        b"checkpoints: {micro-1m-rl: {path: nowhere}}\n",
-        "checkpoints.micro-1m-rl.path: checkpoint folder nowhere",
-    ),
-    "extension": (b"extensions: [no.py]\n", "mine.yaml: extensions: no.py does not exist"),
     "lock": (
         b"lock: config\ncheckpoints: {micro-1m-rl: {path: null, sha256: null, hub: a/b}}\n",
         "cannot read config: Is a directory",
@@ -46,12 +35,7 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "results line break": (b'results: "a\\nb"\n', "mine.yaml: results: must not have line breaks"),
     "results long": (b"results: " + b"x" * 256 + b"\n", "mine.yaml: results: has a name of more than 255 bytes"),
     "gzip": (gzip.compress(b"seed: 1\n"), "mine.yaml is not text in UTF-8: byte 2 is 0x8b; it seems to be a file comp"),
-    "recorded_counts": (b"study: {recorded_counts: nowhere}\n", "study.recorded_counts: nowhere is no folder"),
     "no pairs": (b"study: {pairs: []}\n", "the study has no cell: study.pairs or study.benchmarks is empty"),
-    "one side": (
-        b"pairs: {micro-1m: {base: micro-1m-rl, rl: micro-1m-rl}}\n",
-        "mine.yaml: pairs.micro-1m: base and rl are both 'micro-1m-rl'",
-    ),
     "empty pool": (
         b"pools: {few: []}\nbenchmarks: {math: {pool: few}}\n",
         "mine.yaml: pools.few: must have at least one policy",

@@ -166,12 +166,6 @@ def test_a_shell_completes_commands_and_options(shell: str, capsys: Said) -> Non
         subprocess.run([program, "-n", "-c", script], check=True, capture_output=True)
 
 
-def test_completion_without_its_library_names_the_extra(monkeypatch: Patch, capsys: Said) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert "Hint: pip install 'shtab>=" in capsys.readouterr().err
-
-
 def test_json_has_no_number_that_is_none(capsys: Said) -> None:
     """Python writes NaN, which other languages cannot read."""
     answer = {"a": float("nan"), "b": [float("inf"), 1.5, {"c": -float("inf")}], "d": (2, None)}

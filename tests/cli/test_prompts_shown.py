@@ -45,11 +45,6 @@ def apart(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-@pytest.fixture
-def results(raw: dict[str, Any], tmp_path: Path) -> Path:
-    return finish(raw, tmp_path)
-
-
 def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
     """Also of letters that are several tokens, and of blanks that a tokenizer counts to the next word."""
     grid = make_grid(raw)

@@ -31,11 +31,6 @@ Show = Callable[..., str]
 
 
 @pytest.fixture
-def results(raw: dict[str, Any], tmp_path: Path) -> Path:
-    return finish(raw, tmp_path)
-
-
-@pytest.fixture
 def show(results: Path, capsys: pytest.CaptureFixture[str]) -> Show:
     def run(*arguments: str, status: int = 0) -> str:
         assert main(["show", str(results), *arguments]) == status

@@ -21,6 +21,7 @@ from searchlens.cli.run import Filter, supervise
 from searchlens.config import addons, project
 from searchlens.errors import InputError, JobStoppedError
 from searchlens.zoo import load_pair
+from test_status import Terminal
 
 ROUTINE = """\
 Using workflow specific profile profiles/default for setting default command line arguments.
@@ -39,11 +40,12 @@ Select jobs to execute...
 Execute 1 jobs...
 
 [Mon Nov 23 01:57:41 2026]
-localrule score:
+localrule score_micro-1m:
     input: results/a.parquet
     jobid: 1
 
 01:57:42 a/math: 240 samples: 157 right
+Loading weights: 100%|##########| 62/62 [00:00<00:00, 3150.52it/s]
 [Mon Nov 23 01:57:43 2026]
 Finished jobid: 1 (Rule: score)
 1 of 2 steps (50%) done
@@ -86,11 +88,6 @@ def test_routine_is_hidden_and_everything_else_is_shown() -> None:
 
 def script(text: str, after: str = "") -> list[str]:
     return [sys.executable, "-c", f"import sys, time; print({text!r}, end='', flush=True); {after}"]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_run_that_succeeds_says_how_many_steps_it_took() -> None:

@@ -351,7 +351,6 @@ def test_an_exponent_that_is_not_set_has_its_default() -> None:
     ("change", "says"),
     [
         ({"boptr": 3}, "boptr: must be a mapping of keys (found 3)"),
-        ({"study": 3}, "study: must be a mapping of keys (found 3)"),
         ({"pools": {"few": "greedy"}}, "pools.few: must be a list (found 'greedy')"),
         ({"boptr": {"mu_without": 0.1}}, "boptr.mu_without: must be a list (found 0.1)"),
         ({"study": {"pairs": []}}, "study.benchmarks: is missing"),
@@ -402,11 +401,6 @@ def test_merging_is_by_key_and_lists_are_replaced() -> None:
 # ---- Every number of the configuration has limits, and one outside of them never reaches a sampler
 
 
-SMALLEST: dict[str, Any] = {
-    "study": {"pairs": [], "benchmarks": []},
-    "policies": {"topp0.95_t1.0": None},
-    **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
-}
 NONE = (math.inf, -math.inf, math.nan)
 Wrap = Callable[[Any], Any]
 

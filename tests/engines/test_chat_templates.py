@@ -27,6 +27,9 @@ from searchlens.store import chat  # noqa: E402
 from searchlens.store.chat import ChatTemplate  # noqa: E402
 from searchlens.store.specials import Specials  # noqa: E402
 from test_specials import edit  # noqa: E402
+from test_template_ids import raw  # noqa: E402
+
+__all__ = ["raw"]  # fixture
 
 Make = Callable[[dict[str, Any]], Grid]
 BOXED = "{}\nPlease reason step by step, and put your final answer within \\boxed{{}}."
@@ -39,13 +42,6 @@ WORKED = [
 QUESTION = Question("q", "What is 2+3?", "5")
 TURN = "{{ messages[-1].content }}"
 BASE, RL = "toy-base", "toy-rl"
-
-
-@pytest.fixture
-def raw(raw: dict[str, Any]) -> dict[str, Any]:
-    """The toy study, in which both sides may have templates of their own."""
-    raw["pairs"]["toy"]["templates"] = "own"
-    return raw
 
 
 @pytest.fixture(scope="module")

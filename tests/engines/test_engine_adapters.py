@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from searchlens.store.checkpoints import SETTINGS, WEIGHTS, Adapter
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from test_engine_contract import ROWS, TEMPERATURE, finish, given_texts, log_p_of, save, various  # noqa: E402
+from test_engine_contract import TEMPERATURE, embedded, finish, given_texts, log_p_of, save, various, vllm  # noqa: E402
 
 RANK, ALPHA = 3, 12
 TARGETS = {"q_proj": "self_attn", "v_proj": "self_attn", "down_proj": "mlp"}
@@ -53,27 +52,10 @@ def adapter(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Adapter:
     return Adapter.read(path)
 
 
-def embedded(folder: Path, adapter: Adapter) -> Engine:
-    pytest.importorskip("peft")
-    from searchlens.engines.transformers import TransformersEngine
-
-    return TransformersEngine(folder, max_rows=ROWS, threads=1, adapter=adapter)
-
-
-def vllm(folder: Path, adapter: Adapter) -> Engine:
-    if importlib.util.find_spec("vllm") is None:
-        pytest.skip("vllm is not installed")
-    from searchlens.engines.vllm import VllmEngine
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    shared: dict[str, Any] = {"gpu_memory_utilization": 0.3, "threads": 1, "adapter": adapter}
-    return VllmEngine(folder, device=device, dtype="float32", max_rows=ROWS, **shared)
-
-
 @pytest.fixture(scope="module", params=[embedded, vllm], ids=lambda make: make.__name__)
 def engine(request: pytest.FixtureRequest, folder: Path, adapter: Adapter) -> Iterator[Engine]:
-    make: Callable[[Path, Adapter], Engine] = request.param
-    started = make(folder, adapter)
+    pytest.importorskip("peft" if request.param is embedded else "vllm")
+    started: Engine = request.param(folder, adapter=adapter)
     yield started
     started.close()
 

@@ -86,10 +86,10 @@ def save_tokenizer(folder: Path) -> None:
     ).save_pretrained(folder)
 
 
-def embedded(folder: Path) -> Engine:
+def embedded(folder: Path, **more: Any) -> Engine:
     from searchlens.engines.transformers import TransformersEngine
 
-    return TransformersEngine(folder, max_rows=ROWS, threads=1)
+    return TransformersEngine(folder, max_rows=ROWS, threads=1, **more)
 
 
 def resident(folder: Path) -> Engine:
@@ -99,13 +99,13 @@ def resident(folder: Path) -> Engine:
     return ResidentEngine(folder, max_rows=ROWS, threads=1)
 
 
-def vllm(folder: Path) -> Engine:
+def vllm(folder: Path, **more: Any) -> Engine:
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vllm is not installed")
     from searchlens.engines.vllm import VllmEngine
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return VllmEngine(folder, device=device, dtype="float32", max_rows=ROWS, gpu_memory_utilization=0.3, threads=1)
+    settings: dict[str, Any] = {"dtype": "float32", "max_rows": ROWS, "gpu_memory_utilization": 0.3, "threads": 1}
+    return VllmEngine(folder, device="cuda" if torch.cuda.is_available() else "cpu", **settings, **more)
 
 
 @pytest.fixture(scope="module")

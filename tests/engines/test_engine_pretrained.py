@@ -22,20 +22,12 @@ pytest.importorskip("vllm", reason="vllm is not installed")
 from searchlens.engines.base import Engine  # noqa: E402
 from searchlens.store.checkpoints import Adapter  # noqa: E402
 from searchlens_lab.pretrained.train import Learner  # noqa: E402
-from test_engine_adapters import vllm as adapted  # noqa: E402
 from test_engine_contract import finish, vllm  # noqa: E402
+from test_engine_zoo import log_p  # noqa: E402
 
 BOS, EOS, PAD = 2, 1, 0
 LENGTH = 24
 ASKED = ("the capital of the capital is", "of", "7+7 is", "is the cap of 7 the capital of is of the")
-
-
-def log_p(network: Any, prompt: tuple[int, ...], tokens: list[int]) -> np.ndarray:
-    """Log-probabilities of every token that can be drawn, before each of `tokens`."""
-    with torch.no_grad():
-        logits = network(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].double()
-    logits[:, PAD] = -torch.inf
-    return np.asarray(logits.log_softmax(-1))
 
 
 def test_greedy_texts_and_log_probabilities_are_those_of_transformers(make: Make, tmp_path: Path) -> None:  # noqa: F811
@@ -61,7 +53,7 @@ def test_an_adapter_that_was_trained_here_is_added(make: Make, tmp_path: Path) -
             weight.data = (0.3 * torch.randn_like(weight)).to(torch.bfloat16).float()
     learner.save(tmp_path / "adapter")
     asked = [tuple(learner.prompt(text)) for text in ASKED]
-    require_same(adapted(folder, Adapter.read(tmp_path / "adapter")), asked, learner.model)
+    require_same(vllm(folder, adapter=Adapter.read(tmp_path / "adapter")), asked, learner.model)
 
 
 def require_same(engine: Engine, asked: list[tuple[int, ...]], network: Any) -> None:
@@ -71,7 +63,7 @@ def require_same(engine: Engine, asked: list[tuple[int, ...]], network: Any) -> 
     engine.close()
     for request, done in zip(requests, drawn, strict=True):
         tokens = done.tokens.tolist()
-        wanted = log_p(network, request.prompt, tokens)
+        wanted = log_p(network, request.prompt, tokens, PAD)
         np.testing.assert_allclose(done.logprobs, wanted[np.arange(len(tokens)), tokens], atol=1e-4)
         if request.sampling.temperature == 0:
             assert tokens == wanted.argmax(1).tolist()

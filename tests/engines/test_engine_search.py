@@ -17,30 +17,15 @@ transformers = pytest.importorskip("transformers")
 from searchlens.engines.base import Completion, Request, Sampling  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.seeds import generator, uniform  # noqa: E402
-from test_engine import FAMILIES, prompts, save  # noqa: E402
+from test_engine import checkpoints, engine, narrow, prompts  # noqa: E402
 from test_engine_contract import BOS, EOS, PAD, TEMPERATURE, VOCAB, logits_of, reference  # noqa: E402
 
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("search")
-    return {name: save(root / name, FAMILIES[name]) for name in ("qwen2", "qwen3")}
+__all__ = ["checkpoints", "engine", "narrow"]  # fixtures
 
 
 @pytest.fixture(scope="module")
-def model(folders: dict[str, Path]) -> Any:
-    return reference(folders["qwen2"])
-
-
-@pytest.fixture(scope="module")
-def engine(folders: dict[str, Path]) -> TransformersEngine:
-    return TransformersEngine(folders["qwen2"], max_rows=64, threads=1)
-
-
-@pytest.fixture(scope="module")
-def narrow(folders: dict[str, Path]) -> TransformersEngine:
-    """With so few rows that requests are admitted many times, and rows of very different length share the batch."""
-    return TransformersEngine(folders["qwen2"], max_rows=6, threads=1)
+def model(checkpoints: dict[str, Path]) -> Any:
+    return reference(checkpoints["qwen2"])
 
 
 def finish(engine: TransformersEngine, requests: Sequence[Request]) -> list[Completion]:
@@ -160,21 +145,21 @@ def test_reused_counts_what_was_not_computed(engine: TransformersEngine) -> None
     assert finish(engine, [first])[0].reused == 0
 
 
-def test_fewer_rows_have_a_smaller_cache(folders: dict[str, Path]) -> None:
+def test_fewer_rows_have_a_smaller_cache(checkpoints: dict[str, Path]) -> None:
     """An engine that is restarted with half the rows, because memory ran out, also needs less for its cache."""
     for rows, reused in ((1, 0), (2, 10)):
-        small = TransformersEngine(folders["qwen2"], max_rows=rows, max_model_len=16, threads=1)
+        small = TransformersEngine(checkpoints["qwen2"], max_rows=rows, max_model_len=16, threads=1)
         requests = [Request((BOS, *range(first, first + 9)), TEMPERATURE, 1, 2, ()) for first in (10, 20, 10)]
         assert [finish(small, [request])[0].reused for request in requests] == [0, 0, reused]
 
 
 def test_chains_do_not_depend_on_batch_or_memory(
-    engine: TransformersEngine, narrow: TransformersEngine, folders: dict[str, Path]
+    engine: TransformersEngine, narrow: TransformersEngine, checkpoints: dict[str, Path]
 ) -> None:
     """The same tokens in a wide and a narrow batch, and with caches that evict most sequences again."""
     penalised = Sampling(0.9, repetition_penalty=1.2)
     wanted = chain(engine, 16, 4, penalised)
-    few = [TransformersEngine(folders["qwen2"], max_rows=rows, max_model_len=60, threads=1) for rows in (1, 2)]
+    few = [TransformersEngine(checkpoints["qwen2"], max_rows=rows, max_model_len=60, threads=1) for rows in (1, 2)]
     for other in (narrow, *few):
         for first, second in zip(wanted, chain(other, 16, 4, penalised), strict=True):
             assert first.tokens.tolist() == second.tokens.tolist()
@@ -198,9 +183,9 @@ def test_measures_change_no_sample(engine: TransformersEngine) -> None:
         assert sorted(second.top_tokens[0].tolist()) == [token for token in range(VOCAB) if token != PAD]
 
 
-def test_shared_prompt_is_computed_once(folders: dict[str, Path]) -> None:
+def test_shared_prompt_is_computed_once(checkpoints: dict[str, Path]) -> None:
     """Also if different priorities separate the requests of one prompt."""
     prompt_list = prompts(5)
     requests = [Request(prompt_list[i % 5], TEMPERATURE, i, 3, (), priority=i % 3) for i in range(40)]
-    engine = TransformersEngine(folders["qwen2"], max_rows=4, threads=1)
+    engine = TransformersEngine(checkpoints["qwen2"], max_rows=4, threads=1)
     assert [completion.reused for completion in finish(engine, requests)].count(0) == 5

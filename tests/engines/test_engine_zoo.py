@@ -39,11 +39,11 @@ def searched(controller: str) -> Policy:
     return from_spec(controller, {"local": {"temperature": 0.9, "top_p": 0.95}, "controller": controller})
 
 
-def log_p(model: Any, prompt: tuple[int, ...], tokens: list[int]) -> np.ndarray:
+def log_p(model: Any, prompt: tuple[int, ...], tokens: list[int], pad: int = PAD) -> np.ndarray:
     """Log-probabilities of every token that can be drawn, before each of `tokens`."""
     with torch.no_grad():
         logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].double()
-    logits[:, PAD] = -torch.inf
+    logits[:, pad] = -torch.inf
     return np.asarray(logits.log_softmax(-1))
 
 

@@ -16,7 +16,7 @@ import tempfile
 import traceback
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import chdir, suppress
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,8 +197,7 @@ class Harness:
         try:
             shutil.copytree(self.root / workload.name, folder, symlinks=True)
             status, said = _disturbed(folder, workload, point, drawn)
-            first = drawn.value
-            in_fork(lambda: self._check(folder, workload, point, status, said, drawn, first, report))
+            in_fork(lambda: self._check(folder, workload, point, status, said, drawn, report))
             return dict(json.loads(report.read_text()))
         except Exception as error:
             return {"violations": [f"{point}: {error!r}"], "status": -1, "redrawn": 0}
@@ -214,10 +213,9 @@ class Harness:
         status: int,
         said: list[str],
         drawn: study.Counter,
-        first: int,
         report: Path,
     ) -> None:
-        known, wrong = self.undisturbed[workload.name], list[str]()
+        wrong = list[str]()
         study.script(drawn)
         left = study.temporary(folder)
         met = folder / "met"
@@ -230,22 +228,27 @@ class Harness:
             wrong += [f"said {said}"] if len(said) > 2 or any("Traceback" in line for line in said) else []
         if (folder / "results").exists() and any((folder / "results").iterdir()):
             wrong += damages(folder, workload.damages)
-        with chdir(folder):
-            for arguments in workload.commands():
-                again = study.run(*arguments)
-                if again and not (workload.may_refuse and again == 2):
-                    wrong.append(f"again: {arguments[0]} ended with {again}")
-        if study.content(folder) != known["content"]:
-            wrong.append("other files than an undisturbed run")
+        wrong += self.again(folder, workload, drawn)
         wrong += damages(folder, 0) if (folder / "results" / "generations").exists() else []
-        redrawn = drawn.value - known["drawn"]
-        if redrawn > study.CHUNK + workload.redraws:
-            wrong.append(f"{redrawn} samples were drawn twice")
+        redrawn = drawn.value - self.undisturbed[workload.name]["drawn"]
         if workload.name in ("sample", "extend", "heal", "repair", "rerun") and study.missing(folder):
             wrong.append("something is still to make")
         report.write_text(
             json.dumps({"violations": [f"{point}: {one}" for one in wrong], "status": status, "redrawn": redrawn})
         )
+
+    def again(self, folder: Path, workload: Workload, drawn: study.Counter) -> list[str]:
+        """What is wrong after the same commands were given once more."""
+        known, wrong = self.undisturbed[workload.name], list[str]()
+        with chdir(folder):
+            for arguments in workload.commands():
+                status = study.run(*arguments)
+                if status and not (workload.may_refuse and status == 2):
+                    wrong.append(f"again: {arguments[0]} ended with {status}")
+        if study.content(folder) != known["content"]:
+            wrong.append("other files than an undisturbed run")
+        redrawn = drawn.value - known["drawn"]
+        return wrong + ([f"{redrawn} samples were drawn twice"] if redrawn > study.CHUNK + workload.redraws else [])
 
 
 def _warm(modules: Iterable[str]) -> None:
@@ -346,5 +349,10 @@ def summary(report: Report) -> str:
     )
 
 
-def new_root() -> Path:
-    return Path(tempfile.mkdtemp(prefix="searchlens-faults-", dir=study.scratch()))
+@contextmanager
+def new_root() -> Iterator[Path]:
+    """A new folder, which is gone at the end."""
+    with tempfile.TemporaryDirectory(
+        prefix="searchlens-faults-", dir=study.scratch(), ignore_cleanup_errors=True
+    ) as root:
+        yield Path(root)

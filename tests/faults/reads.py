@@ -175,17 +175,7 @@ class Harness(points.Harness):
 
             def again() -> None:
                 study.script(drawn)
-                wrong = list[str]()
-                with chdir(folder):
-                    for arguments in workload.commands():
-                        status = study.run(*arguments)
-                        if status and not (workload.may_refuse and status == 2):
-                            wrong.append(f"again: {arguments[0]} ended with {status}")
-                if study.content(folder) != self.undisturbed[point.workload]["content"]:
-                    wrong.append("other files than an undisturbed run")
-                redrawn = drawn.value - self.undisturbed[point.workload]["drawn"]
-                wrong += [f"{redrawn} samples were drawn twice"] if redrawn > study.CHUNK + workload.redraws else []
-                report.write_text(json.dumps(wrong))
+                report.write_text(json.dumps(self.again(folder, workload, drawn)))
 
             points.in_fork(again)
             found["wrong"] += json.loads(report.read_text())
@@ -270,12 +260,9 @@ def main() -> int:
     library = preloaded()
     if library is None:
         return again_preloaded(*sys.argv)
-    root = points.new_root()
-    try:
+    with points.new_root() as root:
         harness = Harness(root, library)
         report = attempt_all(harness, harness.failing(asked.seed, asked.count), asked.processes)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
     print(
         f"{report.reads} failing reads among {harness.reads} calls, each with {len(ERRNOS)} errnos, once or lastingly"
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -29,21 +28,17 @@ from parts import Part, part_of, processor_time, slice_of
 
 def faults(count: int | None, seed: int, part: Part, processes: int) -> tuple[str, int]:
     """Faults at calls; the figures in words, and the number of violations."""
-    root = points.new_root()
-    try:
+    with points.new_root() as root:
         harness = points.Harness(root)
         every = harness.points()
         chosen = slice_of(every if count is None else points.sampled(every, count, seed), part)
         report = points.attempt_all(harness, chosen, processes)
         return f"{points.summary(report)}\nof {len(every)} points in all", len(report.violations)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def failures(count: int | None, seed: int, part: Part, processes: int) -> tuple[str, int]:
     """States after a power failure; the figures in words, and the number of violations."""
-    root = points.new_root()
-    try:
+    with points.new_root() as root:
         survey = states.Survey(root)
         every = survey.states()
         places = range(len(every)) if count is None else random.Random(seed).sample(range(len(every)), count)
@@ -51,22 +46,17 @@ def failures(count: int | None, seed: int, part: Part, processes: int) -> tuple[
         wrong = states.attempt_all(survey, chosen, processes)
         said = f"{len(chosen)} of {len(every)} states after {len(survey.calls)} calls, {len(wrong)} violations"
         return "\n".join([said, *wrong[:20]]), len(wrong)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def meetings(count: int, seed: int, part: Part, processes: int) -> tuple[str, int]:
     """Jobs of one pool at once; the figures in words, and the number of violations."""
-    root = points.new_root()
-    try:
+    with points.new_root() as root:
         harness = points.Harness(root, company.WORK)
         seeds = slice_of([seed * 1_000_000 + i for i in range(count)], part)
         report = company.attempt_all(harness, seeds, 2 * processes)  # they wait most of the time
         said = f"{report.meetings} times {company.JOBS} jobs at once, {report.faults} faults among them"
         wrong = len(report.violations)
         return "\n".join([f"{said}, {wrong} violations", *report.violations[:20]]), wrong
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def orders(steps: int, seed: int, part: Part) -> tuple[str, int]:

@@ -50,17 +50,14 @@ def test_a_store_that_syncs_no_folders_is_found_out() -> None:
     code = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-import points, shutil, states
+import points, states
 from searchlens.store import files
 files._sync_folder = lambda folder: None
-root = points.new_root()
-try:
+with points.new_root() as root:
     survey = states.Survey(root)
     # without any sync everything is open at the end: the names of the shards may be missing, those of the chunks gone
     final = [one for one in survey.states() if one.after == len(survey.calls) and "link" in str(one.lost)]
     wrong = states.attempt_all(survey, final[:60], 2)
-finally:
-    shutil.rmtree(root)
 print(sum("drawn twice" in line for line in wrong))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -8,7 +8,6 @@ import lzma
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import write_checkpoint
-from containers import imported, members, packed_zip, packed_zstd, questions, recorded
+from containers import imported, members, packed_zstd, questions, recorded
 from reading import LOGS, read
 from searchlens import grading
 from searchlens.benchmarks import Question
@@ -28,6 +27,7 @@ from searchlens.formats.documents import differing_golds
 from searchlens.store.checkpoints import require_whole
 from searchlens.store.inputs import CHOICES
 from test_fuzz import own_process
+from test_readers_harnesses import archive
 
 FIRST = "samples/sums/sum-a.json_epoch_1.json"
 LAST = "samples/sums/sum-b.json_epoch_3.json"
@@ -62,11 +62,6 @@ for read in (fail, refuse, lambda path: [1]):
 # ---- what a header counts
 
 
-def log(path: Path, content: dict[str, bytes]) -> Path:
-    path.write_bytes(packed_zip(content, zipfile.ZIP_DEFLATED))
-    return path
-
-
 def headed(change: Callable[[dict[str, Any]], object]) -> dict[str, bytes]:
     """A sound log with another header."""
     content = members(LOGS / "inspect/draws.eval")
@@ -78,7 +73,7 @@ def headed(change: Callable[[dict[str, Any]], object]) -> dict[str, bytes]:
 def test_a_missing_member_is_named_and_the_option_partial_reads_the_others(tmp_path: Path) -> None:
     content = members(LOGS / "inspect/draws.eval")
     del content[LAST]
-    path = log(tmp_path / "log.eval", content)
+    path = archive(tmp_path / "log.eval", content)
     with pytest.raises(InputError, match=rf"counts 6 samples, but it has 5; {LAST} is missing"):
         read("inspect", path)
     drawn, notes = read("inspect", path, partial="yes")
@@ -88,7 +83,7 @@ def test_a_missing_member_is_named_and_the_option_partial_reads_the_others(tmp_p
 
 @pytest.mark.parametrize("name", [b"samplex/sums/sum-b.json_epoch_3.json", b"samples/sums/sum-b.json_epoch_3.jsox"])
 def test_a_member_that_is_renamed_in_the_directory_is_missing(tmp_path: Path, name: bytes) -> None:
-    path = log(tmp_path / "log.eval", members(LOGS / "inspect/draws.eval"))
+    path = archive(tmp_path / "log.eval", members(LOGS / "inspect/draws.eval"))
     content = path.read_bytes()
     place = content.rindex(LAST.encode())
     path.write_bytes(content[:place] + name + content[place + len(name) :])
@@ -100,7 +95,7 @@ def test_a_member_that_is_renamed_in_the_directory_is_missing(tmp_path: Path, na
 def test_a_member_under_the_name_of_another_is_refused_with_both_names(tmp_path: Path, name: str) -> None:
     content = members(LOGS / "inspect/draws.eval")
     content[name] = content.pop(LAST)
-    path = log(tmp_path / "log.eval", content)
+    path = archive(tmp_path / "log.eval", content)
     for wishes in ({}, {"partial": "yes"}):
         with pytest.raises(InputError, match=rf"{name}: it holds the sample of {LAST}"):
             read("inspect", path, **wishes)
@@ -111,15 +106,15 @@ def test_counts_of_logs_that_stopped_early_or_took_some_questions_are_kept_to(tm
     some = headed(lambda header: (header["eval"]["config"].update(limit=1), header["results"].update(total_samples=3)))
     for number, content in enumerate((early, some)):
         del content[LAST]
-        assert len(read("inspect", log(tmp_path / f"{number}.eval", content))[0]) == 5
+        assert len(read("inspect", archive(tmp_path / f"{number}.eval", content))[0]) == 5
     less = {name: value for name, value in some.items() if "sum-b" not in name and "epoch_2" not in name}
     with pytest.raises(InputError, match=r"its header counts 3 samples, but it has 2\nHint"):
-        read("inspect", log(tmp_path / "less.eval", less))
+        read("inspect", archive(tmp_path / "less.eval", less))
     bare = headed(lambda header: header.update(results=None))
-    assert len(read("inspect", log(tmp_path / "bare.eval", bare))[0]) == 6
+    assert len(read("inspect", archive(tmp_path / "bare.eval", bare))[0]) == 6
     del bare[FIRST]
     with pytest.raises(InputError, match=rf"{FIRST} is missing"):
-        read("inspect", log(tmp_path / "bare.eval", bare))
+        read("inspect", archive(tmp_path / "bare.eval", bare))
 
 
 # ---- small files that hold too much
@@ -172,7 +167,7 @@ def test_zstd_that_unpacks_to_very_much_is_refused(tmp_path: Path) -> None:
 def test_a_log_that_asks_for_very_many_samples_is_refused(tmp_path: Path) -> None:
     content = headed(lambda header: header["plan"]["config"].update(n=10**9))
     with refused(rf"log\.eval: more than {CHOICES:,} choices of a request \(n\)"):
-        read("inspect", log(tmp_path / "log.eval", content))
+        read("inspect", archive(tmp_path / "log.eval", content))
 
 
 def test_a_member_of_very_many_values_or_levels_is_refused(tmp_path: Path) -> None:
@@ -183,7 +178,7 @@ def test_a_member_of_very_many_values_or_levels_is_refused(tmp_path: Path) -> No
         (b'{"id":' + b"9" * 5000 + b"}", "more than 4,300 digits"),
     ):
         with refused(rf"{FIRST}.*{message}"):
-            read("inspect", log(tmp_path / "log.eval", content | {FIRST: value}))
+            read("inspect", archive(tmp_path / "log.eval", content | {FIRST: value}))
 
 
 def test_parquet_of_very_many_rows_is_refused(tmp_path: Path) -> None:

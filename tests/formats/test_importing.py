@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -24,6 +23,7 @@ from searchlens.formats.reading import Choices, Reading
 from searchlens.formats.reading import read as read_pools
 from searchlens.store import shards
 from searchlens.store.inputs import LONGEST
+from test_benchmarks_known import as_csv
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
 BASE = Choices(role="base", policy="mine")
@@ -111,20 +111,13 @@ def tabled(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     pl.DataFrame(rows).write_parquet(path)
 
 
-def comma_separated(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def listed(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     path.write_text(json.dumps(rows))
 
 
 @pytest.mark.parametrize(
     ("name", "write_as"),
-    [("a.gz", gzipped), ("a.parquet", tabled), ("a.csv", comma_separated), ("a.json", listed)],
+    [("a.gz", gzipped), ("a.parquet", tabled), ("a.csv", as_csv), ("a.json", listed)],
 )
 def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
     tmp_path: Path, name: str, write_as: Callable[[Path, Sequence[Mapping[str, Any]]], None]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import random
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
+from scripts import loaded
 from searchlens import benchmarks, catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import letter_of
@@ -490,13 +489,7 @@ real = pytest.mark.skipif(not REAL, reason="SEARCHLENS_BENCHMARKS names no folde
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = Path(__file__).parents[2] / "validation" / "graders.py"
-    spec = importlib.util.spec_from_file_location("validation_graders", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["validation_graders"] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("validation/graders.py")
 
 
 @real

@@ -1,9 +1,7 @@
 """People book GPUs by the plan: what it counts, what it assumes, and that its formulas agree with what was drawn."""
 
 import argparse
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import yaml
 
 from conftest import Make, Raw
 from run_stages import score_cell
+from scripts import loaded
 from searchlens import sampling as stage
 from searchlens.analysis.compact import expand
 from searchlens.cli.plan import answer, assumptions, plan, read_store, rendered, speed
@@ -290,18 +289,8 @@ def test_a_search_costs_what_it_draws_and_not_what_it_returns(
     assert next(iter(plan(make_grid(priced)))).tokens == 6 * 2 * 100
 
 
-def perf_script(name: str) -> Any:
-    """A script under perf/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"perf_{name}", ROOT / f"perf/{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_timetable_of_a_pair_adds_up_to_the_plan() -> None:
-    perf = perf_script("roofline")
+    perf = loaded("perf/roofline.py")
     paper = check.load([*check.DEFAULT_FILES, ROOT / "config/paper.yaml"])
     grid = Grid(replace(paper, study=replace(paper.study, pairs=("qwen2.5-7b",))), ROOT)
     counted = list(perf.pair_tokens(grid, "qwen2.5-7b"))
@@ -314,7 +303,7 @@ def test_the_timetable_of_a_pair_adds_up_to_the_plan() -> None:
 
 
 def test_the_benchmark_on_gpus_knows_the_limit_of_its_rows() -> None:
-    perf = perf_script("vllm")
+    perf = loaded("perf/vllm.py")
     args = argparse.Namespace(shape="7b", gpu="H200", rows=1024, requests=8192, dtype="bfloat16", mean=645, cap=2048)
     args.memory, args.processes, args.gpus = 0.9, 1, 1
     assert perf.most(args).tokens_per_second == pytest.approx(44_300, rel=0.01)

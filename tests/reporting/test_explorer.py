@@ -17,25 +17,18 @@ import polars as pl
 import pytest
 
 import searchlens
-from conftest import Raw
-from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
 from searchlens.reporting import explorer_files, explorer_html, explorer_sentences
 from searchlens.reporting.explorer_files import Files
 from searchlens.reporting.explorer_html import Inlined, explorer_page
 from searchlens.reporting.explorer_index import headline_html
-from small_results import DEFAULT, RIGHT, finish
+from small_results import DEFAULT, RIGHT, gate
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
 EVIL = "</script><img src=x onerror=alert(1)> \u202e <!-- \x00 \U0001f600"
 SIDES = {"base": "toy-base", "rl": "toy-rl"}
 Contents = dict[str, bytes]
-
-
-@pytest.fixture
-def results(raw: Raw, tmp_path: Path) -> Path:
-    return finish(raw, tmp_path)
 
 
 @pytest.fixture
@@ -300,21 +293,10 @@ def test_damaged_samples_are_left_out_and_damaged_numbers_are_named(results: Pat
         explorer_page(searchlens.open(results), template=template)
 
 
-def withhold(results: Path, root: Path) -> Study:
-    """The study with its benchmark as a gated one."""
-    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
-    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
-    (root / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
-    (path,) = (results / "config").glob("*.json")
-    content = json.loads(path.read_text())
-    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
-    path.write_text(json.dumps(content))
-    return searchlens.open(results)
-
-
 def test_nothing_of_a_gated_benchmark_can_be_read(results: Path, template: Path, tmp_path: Path) -> None:
     """Neither questions nor texts nor answers: not in the page, and not from the server."""
-    study = withhold(results, tmp_path)
+    gate(results)
+    study = searchlens.open(results)
     made = explorer_page(study, template=template)
     files = contents(made)
     assert not [name for name in files if name.startswith(("questions/", "samples/", "answers/", "pieces/"))]

@@ -17,10 +17,8 @@ import polars as pl
 import pytest
 
 import searchlens
-from conftest import Raw
 from searchlens.errors import InputError
 from searchlens.reporting.explorer_server import Server
-from small_results import finish
 from test_explorer import PAGE
 
 POINTS = "/data/results/landscape/toy-base/sums/points.parquet"
@@ -51,11 +49,6 @@ class Client:
         found = Reply(reply.status, {key.lower(): value for key, value in reply.getheaders()}, reply.read())
         connection.close()
         return found
-
-
-@pytest.fixture
-def results(raw: Raw, tmp_path: Path) -> Path:
-    return finish(raw, tmp_path)
 
 
 @pytest.fixture

@@ -16,14 +16,10 @@ from searchlens.search.policy import Policy, from_spec
 from searchlens.search.task import Candidate, Evaluator, Scoring, Task, Trace
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel
-from toy_searches import returned, texts
+from toy_searches import refuse, returned, texts
 
 WRITTEN = {2: "a conc", 3: "lusion ", 4: " The ANSWER"}
 """How tokens are written where texts are read; the others are dots."""
-
-
-def refuse(_: object) -> Any:
-    raise AssertionError("the search looked at a text or an answer")
 
 
 def make_task(seed: int = 0, max_tokens: int = 16, mask: object = None) -> Task:

@@ -18,13 +18,9 @@ from searchlens.search.thoughts import Path
 from searchlens.seeds import generator, uniform
 from searchlens_lab.equivalence import reference
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, distribution, inverse_cdf
-from toy_searches import returned, texts
+from toy_searches import refuse, returned, texts
 
 STEP = 3
-
-
-def refuse(_: object) -> Any:
-    raise AssertionError("the search looked at a text or an answer")
 
 
 def make_task(seed: int = 0, max_tokens: int = 16) -> Task:

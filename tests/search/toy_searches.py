@@ -1,6 +1,7 @@
 """Searches on a language model small enough to enumerate: how one is run, and what a plain one would return."""
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,11 @@ STEP = 1
 def answer(tokens: Sequence[int]) -> Hashable | None:
     """The token before the end; a text that did not end has none."""
     return tokens[-2] if len(tokens) > 1 and tokens[-1] == EOS else None
+
+
+def refuse(_: object) -> Any:
+    """In place of what reads texts or answers, where a search must not."""
+    raise AssertionError("the search looked at a text or an answer")
 
 
 TASK = Task((3, 2), 11, 14, (EOS,), (STEP,), str, answer)

@@ -22,9 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO
 
-from searchlens.cli.status import Line, Rate, answer, line
+from searchlens.cli.status import Line, answer, line, time_left
 from searchlens.config import addons, project
 from searchlens.plan import Grid
+from searchlens.progress import TimeLeft
 from searchlens.store import layout
 
 
@@ -102,15 +103,14 @@ def run(
     sys.stderr.flush()
     if plain:
         os.execv(command[0], command)
-    rate, previews = Rate(), Previews(grid, configs)
+    pace, previews = TimeLeft(after=60), Previews(grid, configs)
 
     def sampling() -> str:
         """What is drawn, while something is left to draw."""
         previews.look(time.monotonic())
         found = answer(Grid(grid.config, grid.root))
-        drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
-        rate.see(time.monotonic(), drawn)
-        return line(found, rate.per_second) if drawn < wanted else ""
+        seconds = time_left(pace, time.monotonic(), found)
+        return line(found, seconds) if any(cell["drawn"] < cell["wanted"] for cell in found["cells"]) else ""
 
     try:
         sys.exit(supervise(command, sampling, sys.stderr, shown=not quiet))
@@ -122,14 +122,14 @@ def run(
 
 _STEPS = re.compile(r"(\d+) of (\d+) steps \(")
 _COMPLETE = re.compile(r"Complete log\(s\): (.+)")
-_BLOCK = re.compile(r"(local)?(rule|checkpoint) \w+:$|Job stats:$")
+_BLOCK = re.compile(r"(local)?(rule|checkpoint) [\w-]+:$|Job stats:$")
 """Heads of blocks whose other lines are indented, or are a table that ends at a blank line."""
 _ROUTINE = re.compile(
     r"Finished jobid: |Select jobs to execute|Execute \d+ jobs|Building DAG of jobs"
     r"|Using (workflow specific )?profile|Using shell: |Provided (cores|resources|remote)|Rules claiming more threads"
     r"|Conda environments: ignored|Assuming unrestricted shared|Config file .* is extended by|Elapsed time: "
     r"|Updating checkpoint dependencies|DAG of jobs will be updated|Touching output|Storing output|host: "
-    r"|Job \d+ has been submitted|Rerunning|Waiting at most \d+ seconds"
+    r"|Job \d+ has been submitted|Loading weights: |Rerunning|Waiting at most \d+ seconds"
 )
 _DATE = re.compile(r"\[\w{3} \w{3} +\d+ [\d:]+ \d{4}\]$")
 _OF_A_JOB = re.compile(r"\d\d:\d\d:\d\d (?!.*(: attention: |: not interpretable: |some of its texts:$))")

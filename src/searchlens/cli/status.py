@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from searchlens.cli.plan import PlanLine, StoredShards, plan, read_store, sum_ho
 from searchlens.cli.terminal import say
 from searchlens.errors import counted
 from searchlens.plan import Grid, JobPool
+from searchlens.progress import TimeLeft
 from searchlens.store import layout
 from searchlens.store.ranges import Shard
 
@@ -66,6 +67,9 @@ class CellStatus:
     """Tokens still to draw, estimated (``plan``)."""
     remaining_gpu_hours: float | None
     """GPU-hours of them; None if they cannot be estimated."""
+    planned_left: float
+    """The same as planned before any was drawn (``cost``), without those drawn for unfinished chunks; the time left
+    follows them."""
 
     @property
     def state(self) -> State:
@@ -88,21 +92,32 @@ def _cell(
     grid: Grid, cell: tuple[str, str], shards: Mapping[str, Iterable[Shard]], lines: list[PlanLine], now: float
 ) -> CellStatus:
     sidecars = [shard.sidecar for each in shards.values() for shard in each if shard.present]
-    questions = grid.inputs.count(cell[1])
-    wanted = questions * sum(line.generation.samples for line in lines)
-    in_chunks = sum(layout.chunk_samples(grid.folder(*cell, line.generation.id)) for line in lines if line.missing)
-    missing = questions * sum(line.missing for line in lines)
+    pools = tuple(_pool(grid, pool, now) for pool in grid.jobs.pools(*cell))
+    unfinished: Counter[str] = Counter()
+    for pool in pools:
+        unfinished.update(pool.record.get("unfinished", {}) if pool.state == "running" else {})
+    rows = [_drawn(grid, line, unfinished[line.generation.id]) for line in lines]
     return CellStatus(
         *cell,
-        tuple(_pool(grid, pool, now) for pool in grid.jobs.pools(*cell)),
-        wanted - missing + in_chunks,
-        wanted,
+        pools,
+        sum(row[0] for row in rows),
+        sum(row[1] for row in rows),
         sum(sidecar["generated"] for sidecar in sidecars),
         sum(sidecar["gpu_seconds"] for sidecar in sidecars) / 3600,
         sum(sidecar["wall_seconds"] for sidecar in sidecars) / 3600,
         sum(line.tokens for line in lines),
         sum_hours([line.hours for line in lines]),
+        sum(row[2] for row in rows),
     )
+
+
+def _drawn(grid: Grid, line: PlanLine, unfinished: int) -> tuple[int, int, float]:
+    """Samples of a generation that are drawn, and wanted, and the planned tokens of those that are left."""
+    cell, generation, questions = (line.checkpoint, line.benchmark), line.generation, grid.inputs.count(line.benchmark)
+    in_chunks = layout.chunk_samples(grid.folder(*cell, generation.id)) if line.missing else 0
+    drawn, wanted = questions * (generation.samples - line.missing) + in_chunks, questions * generation.samples
+    each = grid.jobs.tokens_each(generation.policies[0], line.benchmark)
+    return drawn, wanted, each * max(wanted - drawn - unfinished, 0)
 
 
 def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
@@ -126,7 +141,8 @@ def answer(grid: Grid) -> dict[str, Any]:
     """Progress of the whole study.
 
     There are ``cells``, their ``states``, what was ``spent`` and what is ``to_go``; ``health`` of cells with a
-    landscape; ``running`` and ``failed`` jobs, and what is ``not_made``. ``gpu_hours`` may be None: not estimated.
+    landscape; ``running`` and ``failed`` jobs, how many are ``waiting``, and what is ``not_made``. ``gpu_hours``, and
+    ``seconds`` of sampling ``to_go``, may be None: not estimated.
     """
     cells = status(grid)
     states = Counter(cell.state for cell in cells)
@@ -143,6 +159,7 @@ def answer(grid: Grid) -> dict[str, Any]:
         "to_go": {
             "tokens": sum(cell.remaining_tokens for cell in cells),
             "gpu_hours": sum_hours([cell.remaining_gpu_hours for cell in cells]),
+            "seconds": _seconds(cells, pools),
         },
         "health": [
             {"checkpoint": cell[0], "benchmark": cell[1], "level": found.level, "reason": found.reason}
@@ -151,8 +168,17 @@ def answer(grid: Grid) -> dict[str, Any]:
             for found in [cell_health(grid.layout.landscape(*cell), grid.study.default_policy, grid.config.health)]
         ],
         **{state: [_job(grid, pool) for pool in pools if pool.state == state] for state in ("running", "failed")},
+        "waiting": sum(pool.state == "missing" for pool in pools),
         "not_made": grid.study.not_made,
     }
+
+
+def _seconds(cells: Sequence[CellStatus], pools: Sequence[PoolStatus]) -> float | None:
+    """Seconds that sampling still takes if as many jobs go on running, at the mean speed of all jobs so far."""
+    tokens, seconds = (sum(pool.record.get(key, 0.0) for pool in pools) for key in ("tokens", "seconds"))
+    running = sum(pool.state == "running" for pool in pools)
+    left = sum(cell.planned_left for cell in cells)
+    return left * seconds / tokens / running if tokens and running else None
 
 
 def _job(grid: Grid, job: PoolStatus) -> dict[str, Any]:
@@ -178,6 +204,7 @@ def rendered(found: Mapping[str, Any]) -> str:
         f"spent: {spent['tokens']:,} tokens, {spent['gpu_hours']:,.2f} GPU-hours,"
         f" {spent['hours']:,.2f} hours of sampling",
         f"to go: about {to_go['tokens']:,} tokens{hours}",
+        *filter(None, [sampled_now(found), _left(to_go["seconds"]) if found["running"] else ""]),
     ]
     if found["health"]:
         levels = Counter(cell["level"] for cell in found["health"])
@@ -216,27 +243,10 @@ def _where(job: Mapping[str, Any]) -> str:
 TERMINAL_SECONDS, LOG_SECONDS = 5.0, 60.0
 """Between two lines."""
 
-WINDOW = 600.0
-"""Seconds over which the rate of sampling is measured: jobs of different policies alternate."""
 
-
-class Rate:
-    """Samples drawn a second, over the last ``WINDOW`` seconds in which this looked."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def see(self, now: float, drawn: int) -> None:
-        """Note how many samples there are at a moment."""
-        self._seen.append((now, drawn))
-        while now - self._seen[0][0] > WINDOW:
-            self._seen.popleft()
-
-    @property
-    def per_second(self) -> float | None:
-        """None if nothing was drawn between the first and the last look."""
-        (first, before), (last, after) = self._seen[0], self._seen[-1]
-        return (after - before) / (last - first) if after > before and last > first else None
+def time_left(pace: TimeLeft, now: float, found: Mapping[str, Any]) -> float | None:
+    """Seconds of sampling left after an answer at a moment, by planned tokens; None if they are not known."""
+    return pace.see(now, sum(cell["planned_left"] for cell in found["cells"])) if found["running"] else None
 
 
 def is_finished(found: Mapping[str, Any]) -> bool:
@@ -244,19 +254,31 @@ def is_finished(found: Mapping[str, Any]) -> bool:
     return bool(found["states"]["done"] == found["scored"] == found["landscapes"] == len(found["cells"]))
 
 
-def line(found: Mapping[str, Any], per_second: float | None) -> str:
-    """Progress of the whole study on one line; of samples drawn a second, if that is known."""
+def line(found: Mapping[str, Any], seconds: float | None) -> str:
+    """Progress of the whole study on one line, with the seconds of sampling left; on a second one, what is sampled."""
     drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
     cells = len(found["cells"])
     parts = []
     if wanted:
         parts.append(f"{100 * drawn // wanted}% sampled: {drawn:,} of {wanted:,}")
+    if drawn < wanted and found["running"]:
+        parts.append(_left(seconds))
     jobs = [f"{counted(len(found[state]), 'job')} {state}" for state in ("running", "failed")]
     parts += [text for text in jobs if not text.startswith("0")]
     parts += [f"{found[key]} of {cells} {name}" for key, name in (("scored", "graded"), ("landscapes", "read"))]
-    if drawn < wanted and found["running"]:
-        parts.append(f"{_span((wanted - drawn) / per_second)} of sampling left" if per_second else "time left unknown")
-    return ", ".join(parts)
+    return "\n".join(filter(None, [", ".join(parts), sampled_now(found)]))
+
+
+def _left(seconds: float | None) -> str:
+    return "time left unknown" if seconds is None else f"sampling: {_span(seconds)} left, then tables and figures"
+
+
+def sampled_now(found: Mapping[str, Any]) -> str:
+    """The cells that are sampled, six by name, and how many jobs wait, in one line; empty if nothing is sampled."""
+    cells = list(dict.fromkeys(f"{job['checkpoint']}/{job['benchmark']}" for job in found["running"]))
+    more = [f"{len(cells) - 6} more"] if len(cells) > 6 else []
+    waiting = f"; {counted(found['waiting'], 'job')} waiting" if found["waiting"] else ""
+    return f"now sampling {', '.join(cells[:6] + more)}{waiting}" if cells else ""
 
 
 def _span(seconds: float) -> str:
@@ -275,12 +297,16 @@ class Line:
 
     def __init__(self, out: TextIO, *, shown: bool = True) -> None:
         self._out, self._shown, self._over = out, shown, out.isatty()
-        self._width = 0
+        self._width, self._below = 0, ""
         self.every = TERMINAL_SECONDS if self._over else LOG_SECONDS
         """Seconds between two lines."""
 
     def put(self, text: str) -> None:
-        """Show how far the run is."""
+        """Show how far the run is; what its second line says stands, and is shown when it changes."""
+        text, _, below = text.partition("\n")
+        if self._shown and below not in ("", self._below):
+            self.message(below)
+        self._below = below
         if self._shown and self._over:
             text = text[: shutil.get_terminal_size().columns - 1]
             self._out.write(f"\r{text:{self._width}}")
@@ -309,12 +335,11 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, Any]:
     """Print progress until everything is done, over the line before on a terminal; returns the last answer."""
-    shown, rate = Line(out), Rate()
+    shown, pace = Line(out), TimeLeft(after=60)
     try:
         while True:
             found = look()
-            rate.see(clock(), sum(cell["drawn"] for cell in found["cells"]))
-            shown.put(line(found, rate.per_second))
+            shown.put(line(found, time_left(pace, clock(), found)))
             if is_finished(found):
                 return found
             sleep(shown.every)

@@ -248,10 +248,11 @@ class Jobs:
     def tokens(self, benchmark: str, generation: Generation) -> float:
         """Tokens that a range of samples is expected to draw, by ``cost``."""
         samples = generation.samples - generation.start
-        return samples * self.inputs.count(benchmark) * self._tokens_each(generation.policies[0], benchmark)
+        return samples * self.inputs.count(benchmark) * self.tokens_each(generation.policies[0], benchmark)
 
     @once
-    def _tokens_each(self, name: str, benchmark: str) -> float:
+    def tokens_each(self, name: str, benchmark: str) -> float:
+        """Tokens that a sample of a policy is expected to draw, by ``cost``."""
         policy = self._policies[name]
         return cost.tokens_per_run(policy, self._texts(benchmark)) / policy.width
 

@@ -192,6 +192,7 @@ class _PoolSampler:
             log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
             del self._shard[chunk]
         self._unfinished, total = Counter(self._shard.values()), sum(chunk.samples for chunk in self._shard)
+        work = sum(self._tokens(chunk.samples, chunk) for chunk in self._shard)
         self.record.begin(total)
         cell = f"{pool.checkpoint}/{pool.benchmark}"
         log.info("%s %s: %d policies, %d samples to draw", cell, pool.name, len(pool.generations), total)
@@ -201,7 +202,7 @@ class _PoolSampler:
         if self.notice.signal:
             return  # before the engine starts
         rounds = _rounds(self.job, list(self._shard))
-        self._progress = Progress(cell, total, "samples")  # after the engine's start, which it does not count
+        self._progress = Progress(cell, total, "samples", work)  # after the engine's start, which it does not count
         for chunks in reversed(rounds) if self.backwards else rounds:
             for chunk, samples in sample(self.job, self._pending(chunks), self._count):
                 chunk.save(samples)
@@ -219,12 +220,20 @@ class _PoolSampler:
                 yield chunk
 
     def _count(self, samples: int, chunk: Chunk) -> None:
+        tokens = self._tokens(samples, chunk)
         self.record.drawn += samples
-        self._progress.add(samples, ", ".join(chunk.generation.policies))
+        self.record.tokens += tokens
+        self.record.unfinished[chunk.generation.id] += samples
+        self._progress.add(samples, ", ".join(chunk.generation.policies), tokens)
+
+    def _tokens(self, samples: int, chunk: Chunk) -> float:
+        """Tokens that samples of a chunk were planned to draw."""
+        return samples * self.job.grid.jobs.tokens_each(chunk.generation.policies[0], self.job.pool.benchmark)
 
     def _finish(self, chunk: Chunk) -> None:
         """Count a finished chunk; if it is the last one of its shard, publish the shard."""
         shard = self._shard[chunk]
+        self.record.unfinished[chunk.generation.id] -= chunk.samples
         self._unfinished[shard] -= 1
         if not self._unfinished[shard]:
             shard.publish()
@@ -291,7 +300,9 @@ class Record:
 
     def __init__(self, path: Path, manifest: str) -> None:
         self.path = path
-        self.total = self.drawn = 0
+        self.total, self.drawn, self.tokens, self._begun = 0, 0, 0.0, time.monotonic()
+        self.unfinished: Counter[str] = Counter()
+        """Those of the samples ``drawn`` whose chunk is not saved, by generation. ``tokens`` were planned for all."""
         self._identity = {
             "manifest": manifest,
             "host": provenance.host(),
@@ -304,7 +315,8 @@ class Record:
 
     def begin(self, total: int) -> None:
         """Set how many samples are to be drawn, and count ``drawn`` from 0."""
-        self.total, self.drawn = total, 0
+        self.total, self.drawn, self.tokens, self._begun = total, 0, 0.0, time.monotonic()
+        self.unfinished.clear()
         self._write("running")
 
     def __enter__(self) -> Record:
@@ -328,6 +340,8 @@ class Record:
 
     def _write(self, state: str, message: str = "") -> None:
         report: dict[str, Any] = {"state": state, "message": message, "updated": time.time()}
-        text = json.dumps({**self._identity, **report, "drawn": self.drawn, "total": self.total}, indent=1)
+        report |= {"drawn": self.drawn, "total": self.total}
+        report |= {"tokens": self.tokens, "seconds": time.monotonic() - self._begun}
+        text = json.dumps({**self._identity, **report, "unfinished": dict(self.unfinished)}, indent=1)
         with suppress(OSError, InputError):  # a job does not fail because its record cannot be written
             files.replace_text(self.path, text)
