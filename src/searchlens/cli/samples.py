@@ -59,6 +59,7 @@ def _compare(args: argparse.Namespace) -> None:
         failed=args.failed,
         log=_log_wishes(args),
         withheld=known["withheld"] or ("--no-texts" if args.no_texts else ""),
+        samples=bool(args.html),
         every_text=args.all_graders,
         seed=args.seed,
         workers=args.threads or len(os.sched_getaffinity(0)),

@@ -24,6 +24,7 @@ from searchlens.comparison import judging
 from searchlens.comparison.arrays import Comparison, compare
 from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
+from searchlens.comparison.samples import ToRead, to_read
 from searchlens.comparison.statements import Statement, stated
 from searchlens.errors import within
 from searchlens.formats import reading
@@ -49,6 +50,8 @@ class Wishes:
     """``failed``, ``log``: ``failed`` and ``wishes`` of ``importing.Choices``."""
     withheld: str = ""
     """Why no text may be quoted; empty: decided by the names of files and tasks."""
+    samples: bool = False
+    """Keep samples to be read."""
     every_text: bool = False
     """Other graders judge all texts, not only some."""
     seed: int = 0
@@ -128,6 +131,8 @@ class LogComparison:
     """What was left out or chosen for both sides."""
     withheld: str
     """Why no text may be quoted; empty if texts may be."""
+    to_read: ToRead | None = None
+    """Samples to be read, if they are wished and there are texts that may be quoted."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -247,7 +252,8 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     firsts = {side.role: scores[side.role].filter(policy=next(iter(side.pools))) for side in sides}
     theirs = second.verdicts()
     agreeing, examples = judging.opinions(sides, both, firsts, theirs, grader, seed=seed, confidence=wishes.confidence)
-    if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
+    has_texts = all(side.first.has_texts for side in sides)
+    if has_texts and sides[0].first.tally.content == sides[1].first.tally.content:
         notes.append("both sides have the same samples: every difference is 0 by construction")
     shown = [_side(side, firsts[side.role]) for side in sides]
     why = of_pair({side.title: side.health for side in shown}, is_floor=is_floor)
@@ -265,6 +271,7 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
         examples=examples,
         notes=tuple(notes),
         withheld=withheld,
+        to_read=to_read(sides, both, firsts, grader) if wishes.samples and not withheld and has_texts else None,
     )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,6 +19,7 @@ from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, RL, WITHO
 from searchlens.api import pages
 from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
+from searchlens.comparison.samples import SIZE, shown
 from searchlens.comparison.statements import told
 from searchlens.errors import counted
 from searchlens.grading.score import is_recorded
@@ -23,6 +28,8 @@ from searchlens.reporting.tables import table as fmt
 CORRECTED = "guess-corrected pass@k"
 CHANGED = 20
 """Questions that changed sides that are listed."""
+_SPARE = 10_000
+"""Bytes for the script, and for the sentence on what is left out."""
 
 
 @dataclass(frozen=True)
@@ -192,24 +199,43 @@ def remarks(found: LogComparison) -> Iterator[str]:
 
 
 def page(found: LogComparison) -> str:
-    """The page, complete, as text of HTML."""
+    """The page, complete, as text of HTML of at most ``samples.SIZE`` bytes."""
+    part = _part(found)
+    if found.to_read is None:
+        return _rendered([part])
+    room = SIZE - len(_rendered([part]).encode()) - _SPARE
+    parts = list(shown(found.to_read, found.common, found.grader))
+    totals = accumulate(len(each.encode()) for each in parts)
+    count = sum(total <= room for total in totals)
+    return _rendered([{**part, "questions": parts[:count], "left_out": found.to_read.left_out(count)}])
+
+
+def _rendered(parts: Sequence[Mapping[str, Any]]) -> str:
+    script = Path(__file__).with_name("search.js").read_text()
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    values = {"parts": parts, "script": script, "digest": digest, "version": __version__}
+    return pages.rendered("comparison/page.html.j2", **values)
+
+
+def _part(found: LogComparison) -> dict[str, Any]:
+    """What the page says of a comparison, without samples to be read."""
     base, rl = found.sides
     judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
     drawn = f"{counted(base.samples, 'sample')} of Base and {rl.samples:,} of RL"
     short, *others = told(found.statements)
-    return pages.rendered(
-        "comparison/page.html.j2",
-        title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
-        head=f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
-        short=short.can,
-        statements=[(each.measure, each.can, each.cannot) for each in others],
-        picture=picture(found.comparison),
-        sections=sections(found),
-        examples=list(_examples(found)),
-        withheld=found.withheld,
-        notes=list(remarks(found)),
-        version=__version__,
-    )
+    return {
+        "title": f"{base.model or 'Base'} and {rl.model or 'RL'}",
+        "head": f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
+        "short": short.can,
+        "statements": [(each.measure, each.can, each.cannot) for each in others],
+        "picture": picture(found.comparison),
+        "sections": sections(found),
+        "examples": list(_examples(found)),
+        "withheld": found.withheld,
+        "notes": list(remarks(found)),
+        "questions": (),
+        "left_out": "",
+    }
 
 
 def _examples(found: LogComparison) -> Iterator[tuple[str, str]]:
