@@ -25,9 +25,8 @@ def test_samples_are_searched_and_read_at_every_width(browser: Browser, tmp_path
     for width in WIDTHS:
         shown.set_viewport_size({"width": width, "height": 900})
         assert shown.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    shown.locator("summary", has_text="q2").click()
     assert shown.locator("details[open]").inner_text().count("Sample ") == 8
-    shown.locator("summary", has_text="q1").click()
-    assert shown.locator("details[open]").count() == 2
     search = shown.get_by_label("Search questions and samples")
     assert search.is_visible() == scripts
     if scripts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +20,7 @@ from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, RL, WITHO
 from searchlens.api import pages
 from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
-from searchlens.comparison.samples import SIZE, shown
+from searchlens.comparison.samples import SIZE, left_out, shown
 from searchlens.comparison.statements import told
 from searchlens.errors import counted
 from searchlens.grading.score import is_recorded
@@ -29,7 +30,7 @@ CORRECTED = "guess-corrected pass@k"
 CHANGED = 20
 """Questions that changed sides that are listed."""
 _SPARE = 10_000
-"""Bytes for the script, and for the sentence on what is left out."""
+"""Bytes for the script, and for the sentences on what is left out."""
 
 
 @dataclass(frozen=True)
@@ -198,16 +199,18 @@ def remarks(found: LogComparison) -> Iterator[str]:
         yield f"no text is quoted: {found.withheld}"
 
 
-def page(found: LogComparison) -> str:
-    """The page, complete, as text of HTML of at most ``samples.SIZE`` bytes."""
-    part = _part(found)
-    if found.to_read is None:
-        return _rendered([part])
-    room = SIZE - len(_rendered([part]).encode()) - _SPARE
-    parts = list(shown(found.to_read, found.common, found.grader))
-    totals = accumulate(len(each.encode()) for each in parts)
-    count = sum(total <= room for total in totals)
-    return _rendered([{**part, "questions": parts[:count], "left_out": found.to_read.left_out(count)}])
+def page(*compared: LogComparison) -> str:
+    """The page of one or more tasks, complete, as text of HTML of at most ``samples.SIZE`` bytes."""
+    parts = [_part(each) for each in compared]
+    room = SIZE - _SPARE - len(_rendered(parts).encode())
+    for i, found in enumerate(compared):
+        if found.to_read is not None:
+            questions = list(shown(found.to_read, found.common, found.grader))
+            sizes = [0, *accumulate(len(each.encode()) for each in questions)]
+            count = bisect(sizes, room // (len(parts) - i)) - 1
+            room -= sizes[count]
+            parts[i] |= {"questions": questions[:count], "left_out": left_out(found.to_read, count)}
+    return _rendered(parts)
 
 
 def _rendered(parts: Sequence[Mapping[str, Any]]) -> str:
@@ -233,8 +236,6 @@ def _part(found: LogComparison) -> dict[str, Any]:
         "examples": list(_examples(found)),
         "withheld": found.withheld,
         "notes": list(remarks(found)),
-        "questions": (),
-        "left_out": "",
     }
 
 
