@@ -9,7 +9,7 @@ logs.py       all of it: log files to ``LogComparison``, and the sentences about
 sections.py   the same as small tables of text
 """
 
-from searchlens.comparison.logs import LogComparison, Wishes, compare_logs
+from searchlens.comparison.logs import LogComparison, Wishes, compare_logs, compare_tasks
 from searchlens.comparison.sections import page
 
-__all__ = ["LogComparison", "Wishes", "compare_logs", "page"]
+__all__ = ["LogComparison", "Wishes", "compare_logs", "compare_tasks", "page"]

@@ -28,10 +28,10 @@ from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_an
 from searchlens.comparison.judging import by_question, mean_tokens
 from searchlens.comparison.samples import to_read
 from searchlens.comparison.statements import Statement, stated
-from searchlens.errors import one_line, within
+from searchlens.errors import InputError, one_line, within
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
-from searchlens.formats.reading import Choices, Failed
+from searchlens.formats.reading import Choices, Failed, SeveralTasksError, files_of_tasks
 from searchlens.grading.score import is_recorded
 
 
@@ -138,6 +138,8 @@ class LogComparison:
     """Why no text may be quoted; empty if texts may be."""
     to_read: pl.DataFrame | None = None
     """``samples.to_read``, if samples are wished and there are texts that may be quoted."""
+    task: str = ""
+    """Name of the task, if the logs have several."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -193,6 +195,31 @@ class LogComparison:
         unknown = [side.title for side in self.sides if side.counts["unknown_end"] != 0]
         ill = [f"{side.title} than its samples allow ({side.health})" for side in self.sides if side.health.reason]
         return stated("health", {"found": "; ".join(parts), "unknown": " and ".join(unknown), "ill": ", of ".join(ill)})
+
+
+def compare_tasks(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> list[LogComparison]:
+    """``compare_logs`` of all samples or, if the logs have several tasks and none is wished, of each that both sides
+    have. Tasks that are left out are noted; an ``InputError`` names them if all are.
+    """
+    try:
+        return [compare_logs(base, rl, wishes)]
+    except SeveralTasksError:
+        if wishes.questions is not None:
+            raise
+    ours, theirs = (files_of_tasks(paths, wishes.log) for paths in (base, rl))
+    found, left_out = list[LogComparison](), list[str]()
+    for task in sorted({**ours, **theirs}):
+        try:
+            if task in ours and task in theirs:
+                one = compare_logs(ours[task], theirs[task], replace(wishes, tasks=(task,)))
+                found.append(replace(one, task=task))
+            else:
+                left_out.append(f"only {TITLES[BASE if task in ours else RL]} has the task {task}")
+        except InputError as error:
+            left_out.append(f"the task {task} is left out: {error.message.splitlines()[0]}")
+    if not found:
+        raise InputError(f"no task can be compared: {'; '.join(left_out)}", "--task TASK compares one, and says more")
+    return [replace(each, notes=(*each.notes, *left_out)) for each in found]
 
 
 def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> LogComparison:
@@ -327,12 +354,10 @@ def _suspicions(sides: Sequence[SideFound], found: Comparison, alike: Mapping[st
     differences = pick(found.measures, measure="pass@k", side=DIFFERENCE)
     if {leader(row["lo"], row["hi"]) for row in differences.to_dicts()} == {"Base"}:
         yield "Base leads at every budget: are the two sides swapped?"
-    stated = [(side.counts["answered"], side.counts["samples"]) for side in sides]
-    if all(answered is not None for answered, _ in stated):
-        ours, theirs = (answered / samples for answered, samples in stated)
-        if abs(ours - theirs) > SILENT:
-            shares = f"{percent(*stated[0])} of Base's samples and {percent(*stated[1])} of RL's state an answer"
-            yield f"{shares}: part of the difference may be format"
+    ours, theirs = ((side.counts["answered"], side.counts["samples"]) for side in sides)
+    if None not in (*ours, *theirs) and abs(ours[0] / ours[1] - theirs[0] / theirs[1]) > SILENT:
+        shares = f"{percent(*ours)} of Base's samples and {percent(*theirs)} of RL's state an answer"
+        yield f"{shares}: part of the difference may be format"
 
 
 def _side(side: Side, scores: pl.DataFrame) -> SideFound:

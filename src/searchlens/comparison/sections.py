@@ -227,6 +227,7 @@ def _part(found: LogComparison) -> dict[str, Any]:
     drawn = f"{counted(base.samples, 'sample')} of Base and {rl.samples:,} of RL"
     short, *others = told(found.statements)
     return {
+        "task": found.task,
         "title": f"{base.model or 'Base'} and {rl.model or 'RL'}",
         "head": f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
         "short": short.can,
