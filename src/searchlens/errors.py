@@ -64,7 +64,7 @@ def within(place: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{place}: {error.message}", error.hint) from None
+        raise type(error)(f"{place}: {error.message}", error.hint) from None
 
 
 def unknown(name: str, known: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ def _log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from searchlens.comparison import Wishes, compare_logs
+    from searchlens.comparison import Wishes, compare_tasks
     from searchlens.comparison import page as html
 
     if args.html and not Path(args.html).absolute().parent.is_dir():
@@ -59,15 +59,24 @@ def _compare(args: argparse.Namespace) -> None:
         failed=args.failed,
         log=_log_wishes(args),
         withheld=known["withheld"] or ("--no-texts" if args.no_texts else ""),
+        samples=bool(args.html),
         every_text=args.all_graders,
         seed=args.seed,
         workers=args.threads or len(os.sched_getaffinity(0)),
     )
-    found = compare_logs([Path(path) for path in args.base], [Path(path) for path in args.against], wishes)
+    found = compare_tasks([Path(path) for path in args.base], [Path(path) for path in args.against], wishes)
     if args.html:
-        replace_text(Path(args.html), html(found))
+        replace_text(Path(args.html), html(*found))
     columns = shutil.get_terminal_size().columns
-    put(args, found.to_dict() if args.json else {}, lambda _: rendered(found, columns), page)
+    tasks = {one.task: one.to_dict() for one in found if args.json}
+    put(args, tasks.get("", {"tasks": tasks}), lambda _: _all_tasks(found, columns), page)
+
+
+def _all_tasks(found: Sequence[LogComparison], width: int) -> str:
+    """What is shown of each task, behind the answers in short if there are several."""
+    each = [rendered(one, width) for one in found]
+    short = (line for one in found for line in wrapped(f"{one.task}: {one.statements[0].can}", max(40, width)))
+    return "\n\n".join(["\n".join(short), *each] if len(found) > 1 else each)
 
 
 def _known_benchmark(args: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +101,7 @@ def rendered(found: LogComparison, width: int) -> str:
 
     width = max(40, width)
     short, *others = told(found.statements)
-    lines = [*wrapped(short.can, width), ""]
+    lines = [*([f"Task {found.task}"] if found.task else []), *wrapped(short.can, width), ""]
     for section in sections(found):
         lines += [*_section(section, width), ""]
     lines.append("What these data can and cannot say")

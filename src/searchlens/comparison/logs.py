@@ -17,18 +17,21 @@ import numpy as np
 import polars as pl
 
 from searchlens import grading
-from searchlens.analysis.claims import solved
-from searchlens.analysis.health import Health, judge, line, of_graded, of_pair, of_rules, percent
+from searchlens.analysis.claims import leader, solved
+from searchlens.analysis.frames import pick
+from searchlens.analysis.health import SILENT, Health, judge, line, of_graded, of_pair, of_rules, percent
+from searchlens.analysis.measures import DIFFERENCE
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
 from searchlens.comparison import judging
 from searchlens.comparison.arrays import Comparison, compare
 from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
+from searchlens.comparison.samples import to_read
 from searchlens.comparison.statements import Statement, stated
-from searchlens.errors import within
+from searchlens.errors import InputError, one_line, within
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
-from searchlens.formats.reading import Choices, Failed
+from searchlens.formats.reading import Choices, Failed, SeveralTasksError, files_of_tasks
 from searchlens.grading.score import is_recorded
 
 
@@ -49,6 +52,8 @@ class Wishes:
     """``failed``, ``log``: ``failed`` and ``wishes`` of ``importing.Choices``."""
     withheld: str = ""
     """Why no text may be quoted; empty: decided by the names of files and tasks."""
+    samples: bool = False
+    """Keep samples to be read."""
     every_text: bool = False
     """Other graders judge all texts, not only some."""
     seed: int = 0
@@ -63,6 +68,9 @@ class Wishes:
 
 DOUBTFUL = 0.95
 """Share of samples on which two graders agree; their disagreement is named unless it is surely at least that."""
+
+UNLIKELY = 50
+"""Characters of a text from which on two samples are hardly equal by chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +136,10 @@ class LogComparison:
     """What was left out or chosen for both sides."""
     withheld: str
     """Why no text may be quoted; empty if texts may be."""
+    to_read: pl.DataFrame | None = None
+    """``samples.to_read``, if samples are wished and there are texts that may be quoted."""
+    task: str = ""
+    """Name of the task, if the logs have several."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -185,6 +197,31 @@ class LogComparison:
         return stated("health", {"found": "; ".join(parts), "unknown": " and ".join(unknown), "ill": ", of ".join(ill)})
 
 
+def compare_tasks(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> list[LogComparison]:
+    """``compare_logs`` of all samples or, if the logs have several tasks and none is wished, of each that both sides
+    have. Tasks that are left out are noted; an ``InputError`` names them if all are.
+    """
+    try:
+        return [compare_logs(base, rl, wishes)]
+    except SeveralTasksError:
+        if wishes.questions is not None:
+            raise
+    ours, theirs = (files_of_tasks(paths, wishes.log) for paths in (base, rl))
+    found, left_out = list[LogComparison](), list[str]()
+    for task in sorted({**ours, **theirs}):
+        try:
+            if task in ours and task in theirs:
+                one = compare_logs(ours[task], theirs[task], replace(wishes, tasks=(task,)))
+                found.append(replace(one, task=task))
+            else:
+                left_out.append(f"only {TITLES[BASE if task in ours else RL]} has the task {task}")
+        except InputError as error:
+            left_out.append(f"the task {task} is left out: {error.message.splitlines()[0]}")
+    if not found:
+        raise InputError(f"no task can be compared: {'; '.join(left_out)}", "--task TASK compares one, and says more")
+    return [replace(each, notes=(*each.notes, *left_out)) for each in found]
+
+
 def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> LogComparison:
     """Read, match and grade the samples of both sides, whose formats may differ, and read what they say. An
     ``InputError`` if files cannot be read, no question is on both sides, or nothing can be graded.
@@ -239,16 +276,25 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     both = common(known[0], known[1], "" if by_logs else grader)
     notes = [*both.notes, *_differences(*sides)]
     second = judging.SecondJudge(sides, both, grader, seed=seed, everything=wishes.every_text, workers=workers)
+    alike = dict.fromkeys((BASE, RL), 0)
+
+    def see(role: str, rows: pl.DataFrame) -> None:
+        second.see(role, rows)
+        alike[role] += _alike(rows)
+
     if by_logs:
         scores, more = judging.recorded(sides, both, grader)
         notes += more
     else:
-        scores = judging.graded(sides, both, grader, verdicts, seed=seed, workers=workers, see=second.see)
+        scores = judging.graded(sides, both, grader, verdicts, seed=seed, workers=workers, see=see)
     firsts = {side.role: scores[side.role].filter(policy=next(iter(side.pools))) for side in sides}
     theirs = second.verdicts()
     agreeing, examples = judging.opinions(sides, both, firsts, theirs, grader, seed=seed, confidence=wishes.confidence)
-    if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
+    has_texts = all(side.first.has_texts for side in sides)
+    if has_texts and sides[0].first.tally.content == sides[1].first.tally.content:
         notes.append("both sides have the same samples: every difference is 0 by construction")
+    elif (model := sides[0].first.stream.model) and model == sides[1].first.stream.model:
+        notes.append(f"both sides are samples of a model that is called {one_line(model)}: are they two models?")
     shown = [_side(side, firsts[side.role]) for side in sides]
     why = of_pair({side.title: side.health for side in shown}, is_floor=is_floor)
     if why and not any(side.health.broken for side in shown):  # the last remark says the same of one side
@@ -256,8 +302,10 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
         notes += [] if withheld else [_wrong_sample(side, firsts[side.role], both) for side in sides]
     elif remark := of_rules(*(side.health for side in shown)):
         shown[1] = replace(shown[1], health=replace(shown[1].health, remarks=(*shown[1].health.remarks, remark)))
+    found = _compared(scores[BASE], scores[RL], both, wishes)
+    notes += _suspicions(shown, found, alike)
     return LogComparison(
-        comparison=_compared(scores[BASE], scores[RL], both, wishes),
+        comparison=found,
         sides=tuple(shown),
         grader=grader,
         common=both,
@@ -265,6 +313,7 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
         examples=examples,
         notes=tuple(notes),
         withheld=withheld,
+        to_read=to_read(sides, both, firsts, grader) if wishes.samples and not withheld and has_texts else None,
     )
 
 
@@ -285,6 +334,30 @@ def _differences(base: Side, rl: Side) -> Iterator[str]:
         yield f"Base and RL were sampled differently: {said}"
     elif names[0] != names[1]:
         yield f"Base was sampled under {names[0]}, RL under {names[1]}"
+
+
+def _alike(rows: pl.DataFrame) -> int:
+    """Of how many questions all samples are one text that is hardly drawn twice."""
+    text = pl.col("text")
+    is_one = (text == text.first()).all() & (text.first().str.len_chars() >= UNLIKELY) & (pl.len() > 1)
+    return int(rows.group_by("question").agg(is_one=is_one)["is_one"].sum())
+
+
+def _suspicions(sides: Sequence[SideFound], found: Comparison, alike: Mapping[str, int]) -> Iterator[str]:
+    """What a mistake in how samples were drawn or named looks like."""
+    for side, count in zip(sides, alike.values(), strict=True):
+        if count > found.questions / 2:
+            what = f"all samples of {count:,} of {found.questions:,} questions are one text"
+            yield f"{side.title}: {what}: was the temperature 0?"
+    if any(side.health.broken for side in sides):
+        return
+    differences = pick(found.measures, measure="pass@k", side=DIFFERENCE)
+    if {leader(row["lo"], row["hi"]) for row in differences.to_dicts()} == {"Base"}:
+        yield "Base leads at every budget: are the two sides swapped?"
+    ours, theirs = ((side.counts["answered"], side.counts["samples"]) for side in sides)
+    if None not in (*ours, *theirs) and abs(ours[0] / ours[1] - theirs[0] / theirs[1]) > SILENT:
+        shares = f"{percent(*ours)} of Base's samples and {percent(*theirs)} of RL's state an answer"
+        yield f"{shares}: part of the difference may be format"
 
 
 def _side(side: Side, scores: pl.DataFrame) -> SideFound:

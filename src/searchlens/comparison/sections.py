@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,6 +20,7 @@ from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, RL, WITHO
 from searchlens.api import pages
 from searchlens.comparison.arrays import picture
 from searchlens.comparison.logs import LogComparison
+from searchlens.comparison.samples import SIZE, left_out, shown
 from searchlens.comparison.statements import told
 from searchlens.errors import counted
 from searchlens.grading.score import is_recorded
@@ -23,6 +29,8 @@ from searchlens.reporting.tables import table as fmt
 CORRECTED = "guess-corrected pass@k"
 CHANGED = 20
 """Questions that changed sides that are listed."""
+_SPARE = 10_000
+"""Bytes for the script, and for the sentences on what is left out."""
 
 
 @dataclass(frozen=True)
@@ -191,25 +199,45 @@ def remarks(found: LogComparison) -> Iterator[str]:
         yield f"no text is quoted: {found.withheld}"
 
 
-def page(found: LogComparison) -> str:
-    """The page, complete, as text of HTML."""
+def page(*compared: LogComparison) -> str:
+    """The page of one or more tasks, complete, as text of HTML of at most ``samples.SIZE`` bytes."""
+    parts = [_part(each) for each in compared]
+    room = SIZE - _SPARE - len(_rendered(parts).encode())
+    for i, found in enumerate(compared):
+        if found.to_read is not None:
+            questions = list(shown(found.to_read, found.common, found.grader))
+            sizes = [0, *accumulate(len(each.encode()) for each in questions)]
+            count = bisect(sizes, room // (len(parts) - i)) - 1
+            room -= sizes[count]
+            parts[i] |= {"questions": questions[:count], "left_out": left_out(found.to_read, count)}
+    return _rendered(parts)
+
+
+def _rendered(parts: Sequence[Mapping[str, Any]]) -> str:
+    script = Path(__file__).with_name("search.js").read_text()
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    values = {"parts": parts, "script": script, "digest": digest, "version": __version__}
+    return pages.rendered("comparison/page.html.j2", **values)
+
+
+def _part(found: LogComparison) -> dict[str, Any]:
+    """What the page says of a comparison, without samples to be read."""
     base, rl = found.sides
     judge = "the verdicts in the logs" if is_recorded(found.grader) else found.grader
     drawn = f"{counted(base.samples, 'sample')} of Base and {rl.samples:,} of RL"
     short, *others = told(found.statements)
-    return pages.rendered(
-        "comparison/page.html.j2",
-        title=f"{base.model or 'Base'} and {rl.model or 'RL'}",
-        head=f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
-        short=short.can,
-        statements=[(each.measure, each.can, each.cannot) for each in others],
-        picture=picture(found.comparison),
-        sections=sections(found),
-        examples=list(_examples(found)),
-        withheld=found.withheld,
-        notes=list(remarks(found)),
-        version=__version__,
-    )
+    return {
+        "task": found.task,
+        "title": f"{base.model or 'Base'} and {rl.model or 'RL'}",
+        "head": f"{counted(len(found.common), 'question')}, {drawn}, judged by {judge}.",
+        "short": short.can,
+        "statements": [(each.measure, each.can, each.cannot) for each in others],
+        "picture": picture(found.comparison),
+        "sections": sections(found),
+        "examples": list(_examples(found)),
+        "withheld": found.withheld,
+        "notes": list(remarks(found)),
+    }
 
 
 def _examples(found: LogComparison) -> Iterator[tuple[str, str]]:

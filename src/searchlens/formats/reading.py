@@ -69,6 +69,22 @@ class Reading:
     """What the reader and the matching chose or left out."""
 
 
+class SeveralTasksError(InputError):
+    """Files have several tasks, and the user chose none."""
+
+
+def files_of_tasks(paths: Sequence[Path], wishes: Mapping[str, str]) -> dict[str, list[Path]]:
+    """The files of each task, as readers name it; a file may have several. ``wishes`` are those of ``Choices``."""
+    chosen = recognised(paths)
+    # a file that would be left out among others, or refused, has tasks, too
+    alone = {**{name: wish for name, wish in wishes.items() if name != "date"}, "partial": "yes"}
+    found: dict[str, list[Path]] = {}
+    for file in chosen.files:
+        for task in {sample.stream.task for sample in guarded(chosen.reader, [file], alone, Notes())}:
+            found.setdefault(task, []).append(file)
+    return found
+
+
 @contextmanager
 def read(
     paths: Sequence[Path],
@@ -157,7 +173,7 @@ class _Assembly:
         if absent := [task for task in self.choices.tasks if task not in self.tasks]:
             raise InputError(f"no task {', '.join(absent)} in the files; found: {', '.join(self.tasks)}")
         if len(self.tasks) > 1 and not self.choices.tasks:
-            raise InputError(
+            raise SeveralTasksError(
                 f"the files have {len(self.tasks)} tasks: {', '.join(sorted(self.tasks))}",
                 "choose one with --task TASK; several --task are read as one benchmark",
             )

@@ -1,0 +1,123 @@
+"""`searchlens compare` of logs with several tasks: one comparison for each task that both sides have."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens.cli.main import main
+from searchlens.comparison import Wishes, compare_logs, compare_tasks
+from searchlens.errors import InputError
+from test_compare import BASE, RL, lm_eval, own, questions
+
+COUNTS = {"sums": 5, "adds": 4, "mine": 3, "other": 3, "more": 2}
+"""Questions of each task: files of one folder must not be equal."""
+
+
+@pytest.fixture(autouse=True)
+def no_second_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """math-verify takes seconds to start."""
+    monkeypatch.setattr("searchlens.comparison.judging.TEXTS", 0)
+
+
+def logs(tmp_path: Path, base: tuple[str, ...], rl: tuple[str, ...]) -> tuple[Path, Path]:
+    """Folders of two sides with these tasks."""
+    for side, right, tasks in (("base", BASE, base), ("rl", RL, rl)):
+        for task in tasks:
+            lm_eval(tmp_path / side, right[: COUNTS[task]], task=task)
+    return tmp_path / "base", tmp_path / "rl"
+
+
+def compared(base: Path, rl: Path, **wishes: Any) -> dict[str, Any]:
+    return {each.task: each for each in compare_tasks([base], [rl], Wishes(draws=200, **wishes))}
+
+
+def test_each_task_of_both_sides_is_compared_as_if_it_were_alone(tmp_path: Path) -> None:
+    base, rl = logs(tmp_path, ("sums", "adds", "mine"), ("sums", "adds", "other"))
+    found = compared(base, rl)
+    assert list(found) == ["adds", "sums"]
+    for task, each in found.items():
+        alone = compare_logs([base], [rl], Wishes(draws=200, tasks=(task,)))
+        assert each.comparison.to_dict() == alone.comparison.to_dict()
+        assert each.notes == (*alone.notes, "only Base has the task mine", "only RL has the task other")
+
+
+def test_one_side_may_have_a_single_task(tmp_path: Path) -> None:
+    assert list(compared(*logs(tmp_path, ("sums",), ("sums", "other")))) == ["sums"]
+
+
+def test_logs_of_one_task_and_chosen_tasks_are_one_comparison(tmp_path: Path) -> None:
+    """Several chosen tasks are read as one benchmark."""
+    base, rl = logs(tmp_path, ("sums", "adds"), ("sums", "adds"))
+    assert list(compared(base, rl, tasks=("sums",))) == [""]
+    assert list(compared(own(tmp_path / "a", BASE), own(tmp_path / "b", RL))) == [""]
+
+
+def test_a_task_that_cannot_be_compared_is_named_with_the_reason(tmp_path: Path) -> None:
+    base, rl = logs(tmp_path, ("sums", "adds"), ("sums", "adds"))
+    (file,) = rl.glob("samples_adds*")
+    file.write_text(file.read_text().replace('"target": "', '"target": "9').replace('"answer": "', '"answer": "9'))
+    found = compared(base, rl)
+    assert list(found) == ["sums"]
+    assert "the task adds is left out: Base and RL have other golds of all 4 common questions" in found["sums"].notes
+    (rl / next(rl.glob("samples_sums*")).name).unlink()
+    with pytest.raises(InputError, match="can be compared: the task adds is left out: Base and RL have other golds"):
+        compared(base, rl)
+
+
+def test_sides_with_other_tasks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="only Base has the task adds; only RL has the task more; only RL has"):
+        compared(*logs(tmp_path, ("sums", "adds"), ("more", "other")))
+
+
+def test_the_newest_run_of_each_task_is_read(tmp_path: Path) -> None:
+    """As without several tasks, or that of the date which is asked for."""
+    base, rl = logs(tmp_path, ("sums", "adds"), ("sums", "adds"))
+    for file in list(base.iterdir()):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        newer = [{**line, "resps": [["\\boxed{0}", *line["resps"][0][1:]]]} for line in lines]
+        name = file.name.replace("2026-01-01", "2026-01-02")
+        (base / name).write_text("".join(json.dumps(line) + "\n" for line in newer))
+    newest, oldest = compared(base, rl), compared(base, rl, log={"date": "2026-01-01T00-00-00.000000"})
+    right = [each["sums"].comparison.pass_at_k.filter(k=1, side="Base")["value"].item() for each in (newest, oldest)]
+    assert right == pytest.approx([(sum(BASE) - 3) / 20, sum(BASE) / 20])
+
+
+def test_a_file_may_have_several_tasks(tmp_path: Path) -> None:
+    """As verl's generated answers, which name their data source."""
+    for side, right in (("base", BASE), ("rl", RL)):
+        rows = [
+            {
+                "prompt": [{"role": "user", "content": f"{q['text']} {task}"}],
+                "responses": [f"\\boxed{{{q['gold'] if s < n else 90 + s}}}" for s in range(4)],
+                "data_source": task,
+                "reward_model": {"ground_truth": q["gold"]},
+                "extra_info": {"index": i},
+            }
+            for task in ("sums", "adds")
+            for i, (q, n) in enumerate(zip(questions(5), right, strict=True))
+        ]
+        (tmp_path / side).mkdir()
+        pl.DataFrame(rows).write_parquet(tmp_path / side / "generated.parquet")
+    found = compared(tmp_path / "base", tmp_path / "rl")
+    assert list(found) == ["adds", "sums"]
+    assert [len(each.common) for each in found.values()] == [5, 5]
+
+
+def test_the_command_shows_every_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base, rl = logs(tmp_path, ("sums", "adds"), ("sums", "adds", "other"))
+    command = ["compare", str(base), "--against", str(rl), "--html", str(tmp_path / "page.html")]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith("Task ")] == ["Task adds", "Task sums"]
+    assert re.match(r"adds: .*?\nsums: ", shown, re.DOTALL)
+    assert "note: only RL has the task other" in shown
+    assert main([*command, "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["tasks"]) == ["adds", "sums"]
+    made = (tmp_path / "page.html").read_text()
+    assert re.findall(r"<h1 id=\"(.*?)\">(.*?): ", made) == [("task-1", "adds"), ("task-2", "sums")]
+    assert made.count('<details class="question">') == 4 + 5
+    assert made.count("<script>") == 1
