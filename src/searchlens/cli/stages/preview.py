@@ -35,9 +35,9 @@ def preview(grid: Grid) -> Sequence[str]:
             folder.joinpath(name).symlink_to((grid.layout.results / name).absolute())
         shown = replace(grid.config.study, benchmarks=tuple(names), figures=(), agreement=0, likelihood=None)
         study = _computed(Grid(replace(grid.config, results=str(folder.absolute()), study=shown), grid.root), grid)
-        pages = {grid.layout.report: report, grid.layout.explorer: explorer}
-        for page, write in pages.items():
-            write(study, folder / page.name)
+        pages = (grid.layout.report, grid.layout.explorer)
+        report(study, folder / pages[0].name)
+        explorer(study, folder / pages[1].name)
         if not grid.is_measured:
             for page in pages:
                 files.replace_text(page, (folder / page.name).read_text("utf-8"))
@@ -55,8 +55,8 @@ def _computed(part: Grid, whole: Grid) -> Study:
             files.make_folder(own.parent)
             own.symlink_to(whole.layout.landscape(checkpoint, benchmark).absolute())
     for pair, benchmark in part.study.pair_cells:
-        sides = (part.layout.landscape(part.study.pairs[pair][role], benchmark) for role in ("base", "rl"))
-        recovery(needs.recovery(part, benchmark), *sides, part.layout.recovery(pair, benchmark), fingerprint)
+        base, rl = (part.layout.landscape(part.study.pairs[pair][role], benchmark) for role in ("base", "rl"))
+        recovery(needs.recovery(part, benchmark), base, rl, part.layout.recovery(pair, benchmark), fingerprint)
     measures(needs.measures(part), part.layout, fingerprint=fingerprint)
     tables(needs.tables(part), part.layout, part.layout, fingerprint=fingerprint)
     return Study(Path(part.layout.results), part.root, part.config, fingerprint, running=still_running(part, whole))
