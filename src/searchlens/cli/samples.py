@@ -45,6 +45,7 @@ def _log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its matrices are small, and waiting threads use processor time
     from searchlens.comparison import Wishes, compare_logs
     from searchlens.comparison import page as html
 

@@ -17,12 +17,14 @@ import os
 import re
 import resource
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import comb, lgamma, log10
-from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import ModuleType
 from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
@@ -173,9 +175,10 @@ def _judged(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int
 def _in_pool(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int) -> Iterator[Any]:
     """Outcomes in order, until all workers have gone."""
     # The server is a clean process: forking from this one could inherit held locks.
-    context = get_context("forkserver")
-    context.set_forkserver_preload([module])
-    pool = ProcessPool(min(count, len(pairs)), context=context, initializer=_prepare, initargs=(module, limits))
+    context = _Context()
+    context.set_forkserver_preload([__name__, module])
+    worthwhile = min(count, math.ceil(len(pairs) / _FEWEST))
+    pool = ProcessPool(worthwhile, context=context, initializer=_prepare, initargs=(module, limits))
     try:
         outcomes = pool.map(_judge, pairs, timeout=limits.wall_seconds).result()
         for _ in pairs:
@@ -195,6 +198,24 @@ def _in_pool(module: str, pairs: Sequence[GradedPair], limits: Limits, count: in
         pool.join()
 
 
+class _Process(ForkServerProcess):
+    """A worker that does not import the program that starts it: a script without a guard would run again in each."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - as multiprocessing names it
+        program, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            return ForkServerProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = program
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
+_FEWEST = 50
+"""Pairs for which a further process is worth its start."""
 _STARTS = 5
 _BROKEN = "is everything installed that the grader needs, and is there memory and space in /tmp left?"
 
