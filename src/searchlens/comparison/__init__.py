@@ -5,6 +5,7 @@ statements.py what these measures can and cannot say, in words
 common.py     which questions of the two sides are the same
 judging.py    right and wrong samples, by a grader, as recorded, and by other graders
 logs.py       all of it: log files to ``LogComparison``, and the sentences about it
+demo.py       sample logs
 sections.py   the same as small tables of text
 """
 

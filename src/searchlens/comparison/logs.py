@@ -24,7 +24,7 @@ from searchlens.comparison import judging
 from searchlens.comparison.arrays import Comparison, compare
 from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
-from searchlens.comparison.statements import Statement, stated
+from searchlens.comparison.statements import Statement, stated, told
 from searchlens.errors import within
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
@@ -160,6 +160,9 @@ class LogComparison:
             **self.comparison.to_dict(),
             "says": [statement.to_dict() for statement in self.statements],
         }
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, told(self.statements)))
 
     def _graders(self) -> Statement:
         rows = self.agreeing.to_dicts()
