@@ -1,7 +1,7 @@
 """searchlens: how much of an RLVR gain was already in the base model?
 
-``searchlens.open`` reads the results of a study, and ``searchlens.compare`` reads right and wrong answers that you
-have (docs/api.md); these names are public.
+``searchlens.open`` reads the results of a study, ``searchlens.compare`` right and wrong answers that you have, and
+``searchlens.demo`` sample logs (docs/api.md); these names are public.
 
 ``plan`` turns a ``config`` into cells, jobs and generation ids; ``store`` has every path and file on disk.
 ``sampling`` draws samples on one of the ``engines``, under policies and controllers of ``search``; ``benchmarks`` has
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
     from searchlens.api.study import open_study as open  # noqa: A004, F401
     from searchlens.comparison.arrays import Comparison as Comparison
     from searchlens.comparison.arrays import compare as compare
+    from searchlens.comparison.demo import demo as demo
+    from searchlens.comparison.logs import LogComparison as LogComparison
     from searchlens.errors import InputError as InputError
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
     "Comparison": ("comparison.arrays", "Comparison"),
+    "LogComparison": ("comparison.logs", "LogComparison"),
     "InputError": ("errors", "InputError"),
     "Study": ("api.study", "Study"),
     "compare": ("comparison.arrays", "compare"),
+    "demo": ("comparison.demo", "demo"),
     "open": ("api.study", "open_study"),
 }
 """Public name to the module that has it, imported when it is used, and its name there: planning needs none of them."""

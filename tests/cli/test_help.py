@@ -89,7 +89,7 @@ def test_the_example_is_the_end_of_the_help(capsys: Said) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["compare", "--help"])
     assert capsys.readouterr().out.endswith(
-        "\nexample:\n  searchlens compare logs/base --against logs/rl --html page.html\n"
+        "\nexample:\n  searchlens compare --demo\n  searchlens compare logs/base --against logs/rl --html page.html\n"
     )
 
 

@@ -406,9 +406,9 @@ def test_every_example_of_the_page_runs(
     text = (Path(__file__).parents[2] / "docs/compare.md").read_text()
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     commands = [line for kind, block in blocks if kind == "bash" for line in block.splitlines()]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
-        main(shlex.split(command.partition(" > ")[0])[1:])
+        assert main(shlex.split(command.partition(" > ")[0], comments=True)[1:]) == 0
     printed = capsys.readouterr().out
     shown = [line for kind, block in blocks if kind == "text" for line in block.splitlines()]
     assert [line for line in shown if line not in printed] == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,11 +47,13 @@ def _log_wishes(args: argparse.Namespace, *more: str) -> dict[str, str]:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its matrices are small, and waiting threads use processor time
     from searchlens.comparison import Wishes, compare_tasks
     from searchlens.comparison import page as html
 
     if args.html and not Path(args.html).absolute().parent.is_dir():
         raise InputError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
+    base, rl = _sides(args)
     known = _known_benchmark(args)
     wishes = Wishes(
         grader=args.grader or known["grader"],
@@ -64,7 +68,7 @@ def _compare(args: argparse.Namespace) -> None:
         seed=args.seed,
         workers=args.threads or len(os.sched_getaffinity(0)),
     )
-    found = compare_tasks([Path(path) for path in args.base], [Path(path) for path in args.against], wishes)
+    found = compare_tasks(base, rl, wishes)
     if args.html:
         replace_text(Path(args.html), html(*found))
     columns = shutil.get_terminal_size().columns
@@ -77,6 +81,25 @@ def _all_tasks(found: Sequence[LogComparison], width: int) -> str:
     each = [rendered(one, width) for one in found]
     short = (line for one in found for line in wrapped(f"{one.task}: {one.statements[0].can}", max(40, width)))
     return "\n\n".join(["\n".join(short), *each] if len(found) > 1 else each)
+
+
+def _sides(args: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+    """The files of Base and RL: those that are named, or the sample logs."""
+    from searchlens.comparison import demo
+
+    if bool(args.base) != bool(args.against) or bool(args.base) == args.demo:
+        raise InputError(
+            "compare reads files of both sides: BASE --against RL; or the sample logs: --demo alone",
+            "searchlens compare logs/base --against logs/rl",
+        )
+    if not args.demo:
+        return [Path(path) for path in args.base], [Path(path) for path in args.against]
+    say("A toy pair of a million parameters on 60 toy questions of our own. The logs, by harness:", sys.stderr)
+    for harness, title in demo.HARNESSES.items():
+        paths = " --against ".join(shlex.quote(str(path)) for path in demo.sample_logs(harness))
+        say(f"{title}: searchlens compare {paths}", sys.stderr)
+    base, rl = demo.sample_logs()
+    return [base], [rl]
 
 
 def _known_benchmark(args: argparse.Namespace) -> dict[str, Any]:
@@ -126,9 +149,10 @@ def _section(section: Section, width: int) -> Iterator[str]:
 
 def _add_compare(command: Commands) -> None:
     text = "compare Base and RL from their log files: all measures at once"
-    sub = command("compare", _compare, text, "logs/base --against logs/rl --html page.html")
-    sub.add_argument("base", metavar="BASE", nargs="+", help="files or folders with samples of Base")
-    sub.add_argument("--against", metavar="RL", nargs="+", required=True, help="files or folders with samples of RL")
+    sub = command("compare", _compare, text, "--demo", "logs/base --against logs/rl --html page.html")
+    sub.add_argument("base", metavar="BASE", nargs="*", help="files or folders with samples of Base")
+    sub.add_argument("--against", metavar="RL", nargs="+", default=[], help="files or folders with samples of RL")
+    sub.flag("--demo", "compare sample logs of a toy pair, which come with the package")
     sub.text("--html", "FILE", "write a page for others to read")
     sub.shared("--json")
     text = "grader (docs/grading.md), or recorded[:SCORER]: the logs' verdicts (default: math or choice, by the golds)"

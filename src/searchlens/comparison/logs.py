@@ -27,7 +27,7 @@ from searchlens.comparison.arrays import Comparison, compare
 from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
 from searchlens.comparison.samples import to_read
-from searchlens.comparison.statements import Statement, stated
+from searchlens.comparison.statements import Statement, stated, told
 from searchlens.errors import InputError, one_line, within
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
@@ -172,6 +172,9 @@ class LogComparison:
             **self.comparison.to_dict(),
             "says": [statement.to_dict() for statement in self.statements],
         }
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, told(self.statements)))
 
     def _graders(self) -> Statement:
         rows = self.agreeing.to_dicts()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import lru_cache
+from typing import Any
 
 # Set before sympy is imported. Inside a long gmpy2 call no signal is handled, so that no limit would end it.
 os.environ["SYMPY_GROUND_TYPES"] = "python"
@@ -26,4 +28,10 @@ def judge(gold: str, text: str) -> str:
     answer = parse(text, parsing_timeout=None)
     if not answer:
         return "none"
-    return "right" if verify(parse(f"${gold}$", parsing_timeout=None), answer, timeout_seconds=None) else "wrong"
+    return "right" if verify(_parsed(gold), answer, timeout_seconds=None) else "wrong"
+
+
+@lru_cache(maxsize=8)  # pairs come sorted by gold
+def _parsed(gold: str) -> list[Any]:
+    parsed: list[Any] = parse(f"${gold}$", parsing_timeout=None)
+    return parsed

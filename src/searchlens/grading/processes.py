@@ -17,12 +17,14 @@ import os
 import re
 import resource
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import comb, lgamma, log10
-from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import ModuleType
 from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
@@ -114,8 +116,10 @@ DEFAULT = Limits()
 INTERRUPTED = object()
 """Outcome of a pair whose worker was ended from outside each time."""
 
-_PATIENCE = (1, 1, 2)
-"""Attempts at a pair that is interrupted, as multiples of the wall time; the last one in a single worker."""
+_TOGETHER = 10
+"""Pairs that are sent to a worker at once; each is judged alone if its worker ends in between."""
+_PATIENCE = (1, 1, 1, 2)
+"""Attempts, as multiples of the wall time: pairs together, then those left alone; the last one in a single worker."""
 
 _OWN_SIGNALS = [-getattr(signal, f"SIG{name}") for name in ("XCPU", "SEGV", "ABRT", "BUS", "FPE", "ILL")]
 """Exit codes of a worker that its pair has crashed, or that used up its processor time in one call."""
@@ -141,27 +145,30 @@ def judge(module: str, pairs: Sequence[GradedPair], limits: Limits, workers: int
     """
     outcomes: list[Any] = [INTERRUPTED] * len(pairs)
     count = workers or len(os.sched_getaffinity(0))
-    for attempt, patience in enumerate(_PATIENCE, 1):
+    for attempt, patience in enumerate(_PATIENCE):
         left = [place for place, outcome in enumerate(outcomes) if outcome is INTERRUPTED]
         if not left:
             break
         if attempt > 1:
             log.warning("%d answers are judged again: their processes were ended from outside", len(left))
         few = replace(limits, wall_seconds=patience * limits.wall_seconds)
-        again = _judged(module, [pairs[place] for place in left], few, count if attempt < len(_PATIENCE) else 1)
-        for place, outcome in zip(left, again, strict=True):
+        size = 1 if attempt else _TOGETHER
+        batches = [left[start : start + size] for start in range(0, len(left), size)]
+        asked = [[pairs[place] for place in batch] for batch in batches]
+        again = _judged(module, asked, few, count if attempt + 1 < len(_PATIENCE) else 1)
+        for place, outcome in zip(left, chain.from_iterable(again), strict=True):
             outcomes[place] = outcome
     return outcomes
 
 
-def _judged(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int) -> list[Any]:
+def _judged(module: str, batches: Sequence[Sequence[GradedPair]], limits: Limits, count: int) -> list[list[Any]]:
     """One attempt at each pair. Workers that were all killed while they waited are started again."""
-    found: list[Any] = []
+    found: list[list[Any]] = []
     starts_in_vain = 0
-    while len(found) < len(pairs):
+    while len(found) < len(batches):
         before = len(found)
         try:
-            found += _in_pool(module, pairs[before:], limits, count)
+            found += _in_pool(module, batches[before:], limits, count)
         except BrokenProcessPool as error:
             reason = error
         starts_in_vain = 0 if len(found) > before else starts_in_vain + 1
@@ -170,17 +177,19 @@ def _judged(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int
     return found
 
 
-def _in_pool(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int) -> Iterator[Any]:
-    """Outcomes in order, until all workers have gone."""
+def _in_pool(module: str, batches: Sequence[Sequence[GradedPair]], limits: Limits, count: int) -> Iterator[list[Any]]:
+    """Outcomes in order, until all workers have gone. What ended the worker of several pairs is no pair's outcome."""
     # The server is a clean process: forking from this one could inherit held locks.
-    context = get_context("forkserver")
-    context.set_forkserver_preload([module])
-    pool = ProcessPool(min(count, len(pairs)), context=context, initializer=_prepare, initargs=(module, limits))
+    context = _Context()
+    context.set_forkserver_preload([__name__, module])
+    worthwhile = min(count, math.ceil(sum(map(len, batches)) / _FEWEST))
+    pool = ProcessPool(worthwhile, context=context, initializer=_prepare, initargs=(module, limits))
     try:
-        outcomes = pool.map(_judge, pairs, timeout=limits.wall_seconds).result()
-        for _ in pairs:
+        outcomes = pool.map(_judge_all, batches, timeout=limits.wall_seconds).result()
+        for batch in batches:
             try:
-                outcome = next(outcomes)
+                yield next(outcomes)
+                continue
             except (MemoryError, Expired):
                 outcome = None
             except TimeoutError:
@@ -189,12 +198,30 @@ def _in_pool(module: str, pairs: Sequence[GradedPair], limits: Limits, count: in
                 code = error.exitcode
                 is_outside = code in _TERMINATED or (code < 0 and code not in _OWN_SIGNALS)
                 outcome = INTERRUPTED if is_outside else None
-            yield outcome
+            yield [outcome] if len(batch) == 1 else [INTERRUPTED] * len(batch)
     finally:
         pool.stop()  # not close: an interrupted run must not wait for the queue
         pool.join()
 
 
+class _Process(ForkServerProcess):
+    """A worker that does not import the program that starts it: a script without a guard would run again in each."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - as multiprocessing names it
+        program, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            return ForkServerProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = program
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
+_FEWEST = 50
+"""Pairs for which a further process is worth its start."""
 _STARTS = 5
 _BROKEN = "is everything installed that the grader needs, and is there memory and space in /tmp left?"
 
@@ -240,6 +267,10 @@ def _prepare(module: str, limits: Limits) -> None:
 
 def _expire(*_: Any) -> None:
     raise Expired
+
+
+def _judge_all(batch: Sequence[GradedPair]) -> list[Any]:
+    return [_judge(pair) for pair in batch]
 
 
 def _judge(pair: GradedPair) -> Any:
