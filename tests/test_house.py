@@ -44,6 +44,7 @@ LATE_BY_FILE = {
     "benchmarks/files.py": {"searchlens.store": "the planner reads questions, and most of them are no Parquet files"},
     "benchmarks/prompts.py": {"searchlens.store": "most commands need no template, and so no reader of YAML"},
     "search": {"numpy": "the planner reads what a controller is composed of"},
+    "analysis/uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
 }
 """Imports inside functions, with their reasons."""
 

@@ -19,6 +19,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
@@ -185,10 +186,13 @@ def _in_pool(module: str, batches: Sequence[Sequence[GradedPair]], limits: Limit
     worthwhile = min(count, math.ceil(sum(map(len, batches)) / _FEWEST))
     pool = ProcessPool(worthwhile, context=context, initializer=_prepare, initargs=(module, limits))
     try:
-        outcomes = pool.map(_judge_all, batches, timeout=limits.wall_seconds).result()
-        for batch in batches:
+        futures = list(_scheduled(pool, batches, limits))
+        for batch, future in zip(batches, futures, strict=True):
+            while not wait([future], timeout=1.0).done:
+                if not pool.active:  # pebble forgets what was scheduled while its workers ended
+                    raise BrokenProcessPool("all workers ended")
             try:
-                yield next(outcomes)
+                yield future.result()
                 continue
             except (MemoryError, Expired):
                 outcome = None
@@ -202,6 +206,14 @@ def _in_pool(module: str, batches: Sequence[Sequence[GradedPair]], limits: Limit
     finally:
         pool.stop()  # not close: an interrupted run must not wait for the queue
         pool.join()
+
+
+def _scheduled(pool: ProcessPool, batches: Sequence[Sequence[GradedPair]], limits: Limits) -> Iterator[Any]:
+    for batch in batches:
+        try:
+            yield pool.schedule(_judge_all, args=[batch], timeout=limits.wall_seconds)
+        except RuntimeError as error:  # its workers ended before this
+            raise BrokenProcessPool(str(error)) from error
 
 
 class _Process(ForkServerProcess):
