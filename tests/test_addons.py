@@ -47,14 +47,15 @@ def test_a_command_of_the_laboratory_is_refused_with_what_installs_it() -> None:
 
 
 def test_a_section_of_the_laboratory_is_left_out_and_said_once() -> None:
-    done = alone("plan", "--config", "config/demo.yaml")
+    done = alone("plan", "--config", "config/demo-full.yaml")
     assert done.returncode == 0
     assert done.stderr.count("equivalence is left out: searchlens_lab is not installed here; pip install ./lab") == 1
 
 
 def test_no_stage_of_the_laboratory_is_planned_without_it() -> None:
     code = ALONE.replace("from searchlens.cli.main import main", "from snakemake.cli import main")
-    command = [sys.executable, "-c", code, "-n", "--quiet", "rules", "--configfile", "config/demo.yaml", "--nolock"]
+    overlay = ["--configfile", "config/demo-full.yaml", "--nolock"]
+    command = [sys.executable, "-c", code, "-n", "--quiet", "rules", *overlay]
     done = subprocess.run(command, cwd=ROOT, env=unnamed(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "equivalence" not in {line.split()[0] for line in done.stdout.splitlines() if line.strip()}

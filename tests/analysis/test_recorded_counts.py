@@ -366,7 +366,10 @@ def overlaid(name: str) -> Grid:
     return Grid(check.load(files), root=ROOT)
 
 
-@pytest.mark.parametrize(("overlay", "sampled"), [("recorded", []), ("ci", ["math"]), ("demo", ["math", "aime"])])
+@pytest.mark.parametrize(
+    ("overlay", "sampled"),
+    [("recorded", []), ("ci", ["math"]), ("demo", ["aime"]), ("demo-full", ["math", "aime"])],
+)
 def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: str, sampled: list[str]) -> None:
     grid = overlaid(overlay)
     grid.check()

@@ -76,7 +76,7 @@ print(json.dumps([closures, by_words, changed]))
 
 def test_there_is_a_stage_for_each_of_these() -> None:
     rules = {path.stem for path in (PACKAGE / "cli/stages").glob("[a-z]*.py")} | set(addons.stages())
-    assert rules - {"source", "costs", "chains", "record", "importing"} == set(STAGES)
+    assert rules - {"source", "costs", "chains", "record", "importing", "preview"} == set(STAGES)
 
 
 def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_words_rerun_none(tmp_path: Path) -> None:

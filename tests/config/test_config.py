@@ -236,7 +236,7 @@ def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: Raw) -> None:
 
 
 BENCHMARKS = ("math", "aime", "gpqa", "ifeval")
-OVERLAYS = ("demo", "ci", "recorded", "vllm")
+OVERLAYS = ("demo-full", "ci", "recorded", "vllm")
 
 
 @pytest.mark.parametrize("budgets", [[1], [1, 2, 4], [1, 3, 9], [1, 2, 4, 8, 16, 32, 64]], ids=str)

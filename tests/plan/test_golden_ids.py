@@ -11,7 +11,8 @@ from searchlens.config import check
 from searchlens.plan import Grid
 
 GOLDEN = {
-    "demo": ("a482b4c71fdf", "9757b53735cc"),
+    "demo": ("5668ef917ac1", "37f3d1ce35f8"),
+    "demo-full": ("a482b4c71fdf", "9757b53735cc"),
     "recorded": ("767ed3480769", "44136fa355b3"),
     "zoo": ("1e422dacb0d5", "19b2ca59efc9"),
     "vllm": ("07597064eca2", "975f7ceec65a"),

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from test_explorer_server import POINTS, Client, ask, results
+from test_explorer_server import POINTS, Client, ask
 
-__all__ = ["ask", "results"]
+__all__ = ["ask"]
 
 DIGITS = "9" * 5000
 

@@ -166,14 +166,6 @@ def _run(args: argparse.Namespace) -> None:
     )
 
 
-def _preview(args: argparse.Namespace) -> None:
-    from searchlens.cli.stages.preview import preview
-
-    grid = grid_of(args)
-    shown = preview(grid)
-    say(f"{grid.layout.report}, {grid.layout.explorer}: {', '.join(shown) or 'nothing is complete, or all is made'}")
-
-
 def _status(args: argparse.Namespace) -> None:
     from searchlens.cli import status
 
@@ -340,8 +332,6 @@ def add_to(command: Commands) -> None:
     sub = command("plan", _plan, "show which samples are missing, and what they cost", "-C mine --policies")
     sub.flag("--policies", "one line per policy with its id, instead of per cell")
     sub.shared("--json")
-    text = "write report and explorer of what is complete, while a run goes on"
-    command("preview", _preview, text, "-C mine")
     sub = command("run", _run, "run the study, or resume it", "-C mine --cores 8", "-C mine --profile slurm")
     sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
     sub.text("--cores", "N", "CPU cores, or all (default: as the profile says)")

@@ -240,9 +240,19 @@ def _completion(args: argparse.Namespace) -> None:
     print(shtab.complete(every, args.shell))
 
 
+def _preview(args: argparse.Namespace) -> None:
+    from searchlens.cli.stages.preview import preview
+
+    grid = grid_of(args)
+    shown = preview(grid)
+    say(f"{grid.layout.report}, {grid.layout.explorer}: {', '.join(shown) or 'nothing is complete, or all is made'}")
+
+
 def add_to(command: Commands) -> None:
     """Add the other tools."""
     command.group("tools")
+    text = "write report and explorer of what is complete so far"
+    command("preview", _preview, text, "-C mine")
     sub = command("pin", _pin, "write the lock file: commit and hashes of every name of the hub", "-C mine")
     sub.flag("--update", "look up again names that are pinned already")
     sub.flag("--from-cache", "read the hub cache of this machine instead of the hub")
