@@ -89,12 +89,6 @@ def test_z1_moves_the_anchor_by_the_ratio_of_priors(prior: Prior) -> None:
             assert alpha(half) == pytest.approx(scale * np.sqrt(ratio))
 
 
-def test_u_spans_the_budgets_of_b() -> None:
-    """Nothing solved at once and everything with the most samples: u = 1, and alpha is the largest budget."""
-    rule = Planted({"m": Pair(pool((0, 100, 200, 500, 1000)))})
-    assert alpha(FRONTIER["Z0-u"].predict(rule, At("m", "math"))) == pytest.approx(16)
-
-
 def test_missing_splits_and_undefined_priors() -> None:
     """Without the anchor's split there is no Z1; Z0 goes on with the others. A pool that falls leaves no headroom."""
     lacking = Planted(KNOWN | {"anchor": Pair(None)})
