@@ -86,7 +86,7 @@ $(MUTANTS_INSTALLED): $(INSTALLED)
 mutants: $(MUTANTS_INSTALLED) ## change the statistics and the store at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
 	.venv/bin/python tests/mutants.py --sample 1200 --report lab/mutants.csv
 
-mutants-sample: $(MUTANTS_INSTALLED) ## 30 of these changes, of seeds and uncertainty, against the tests of the same names (half a minute)
+mutants-sample: $(MUTANTS_INSTALLED) ## 30 of these changes, of seeds and uncertainty, against the tests of the same names (a minute)
 	.venv/bin/python tests/mutants.py seeds uncertainty --sample 30 --own-tests --least 0.85
 
 fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (ten minutes of one core)

@@ -26,7 +26,9 @@ ZOO = ROOT / "resources/zoo"
 Raw = dict[str, Any]
 Make = Callable[[Raw], Grid]
 """A configuration as it is written, and what makes a grid of it."""
-
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+Logged = pytest.LogCaptureFixture
 
 LAB = ROOT / "lab"
 FIRST = ("test_workflow.py", "test_figures.py", "test_boptr_figures.py", "test_search_power.py", "test_add_a_model.py")

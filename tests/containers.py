@@ -115,7 +115,6 @@ def packed_zstd(content: bytes) -> bytes:
 
 
 def packed_zip(content: dict[str, bytes], method: int) -> bytes:
-    """A zip archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
         for name, value in content.items():
@@ -214,7 +213,6 @@ def _counts(folder: Path) -> Iterator[Container]:
 
 
 def containers(folder: Path) -> Iterator[Container]:
-    """Every container."""
     for number, make in enumerate((_lines, _archives, _tables, _counts)):
         place = folder / str(number)
         place.mkdir()

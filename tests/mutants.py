@@ -1,31 +1,28 @@
 """Would a test notice? Small changes of the code, one at a time, each against the tests that run the changed line.
 
     make mutants                                            # the sample of lab/mutants.csv, resumable
-    make mutants-sample                                     # a few, in less than a minute
+    make mutants-sample                                     # a few, in a minute
     python tests/mutants.py seeds uncertainty --sample 40   # some targets, fewer mutants
 
 The changes are those of cosmic-ray: other operators, numbers and comparisons, conditions turned round, loops that never
 run, and so on. A place is drawn by seed, then one of the changes at that place, so that a `+`, for which cosmic-ray
 knows eleven, counts no more than a `not`. Annotations, which nothing evaluates, are left alone.
 
-A mutant lives in a fork. Where only functions differ, the fork has all tests collected, and the functions get their
-changed code; else it has imported the libraries but nothing of ours, and compiles the module from the changed source.
-The tests of a target run that execute the changed statement, found by coverage, the quickest first, then quick ones of
-the same files, as far as ``MOST`` seconds reach. A failure kills the mutant, and so does a limit of processor time,
-which ends loops that never end. With ``--all-tests`` the survivors are run again without that end.
+A mutant lives in a fork that has imported the libraries but nothing of ours, and compiles the module from the changed
+source. The tests of a target run that execute the changed statement, found by coverage, the quickest first, then quick
+ones of the same files, as far as ``MOST`` seconds reach. A failure kills the mutant, and so does a limit of processor
+time, which ends loops that never end. With ``--all-tests`` the survivors are run again without that end.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import gc
 import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import inspect
 import json
 import math
 import os
@@ -41,7 +38,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -49,6 +45,8 @@ import pytest
 from mutations import FROZEN, NO_PROGRAM, ROOT, SOURCE, TARGETS, Mutant, mutants, near_lines, sample
 
 STATE = ROOT / ".mutants"
+LIBRARIES = ("hypothesis", "numpy", "polars", "pyarrow.parquet", "scipy.stats", "statsmodels.api")
+"""Imported once, before any fork."""
 
 SECONDS = 8.0
 """Processor time that a mutant has beyond three times what its tests take."""
@@ -243,54 +241,16 @@ def order(mutant: Mutant, known: Baseline, most: float = MOST) -> list[str]:
 
 # ---- one mutant
 
-Pairs = list[tuple[CodeType, CodeType]]
 Result = tuple[str, str]
-
-
-def _swaps(before: CodeType, after: CodeType) -> Pairs | None:
-    """The outermost functions whose code differs, before and after; None if anything else does."""
-    is_function = bool(before.co_flags & inspect.CO_OPTIMIZED)
-    nested = [tuple(each for each in code.co_consts if isinstance(each, CodeType)) for code in (before, after)]
-    inside = [_swaps(*pair) for pair in zip(*nested, strict=False)]
-    if _shell(before) == _shell(after) and len(nested[0]) == len(nested[1]):
-        if all(found == [] for found in inside):
-            return []
-        if not is_function:
-            return None if None in inside else [pair for found in inside for pair in found or []]
-    if is_function and before.co_freevars == after.co_freevars and before.co_name != "<lambda>":
-        return [(before, after)]
-    return None
-
-
-def _shell(code: CodeType) -> object:
-    """A code object without those in it."""
-    values = [(type(each), repr(each)) for each in code.co_consts if not isinstance(each, CodeType)]
-    return code.co_code, code.co_names, code.co_varnames, code.co_flags, code.co_argcount, values
-
-
-def _replacements(mutant: Mutant) -> Pairs | None:
-    """As ``_swaps`` of the whole file."""
-    texts = mutant.path.read_text("utf-8"), mutant.source()
-    before, after = (compile(text, str(mutant.path), "exec", dont_inherit=True) for text in texts)
-    return _swaps(before, after)
-
-
-def _functions(path: str) -> dict[CodeType, list[FunctionType]]:
-    """Every function of a file that is in memory, by its code."""
-    found = defaultdict(list)
-    for each in gc.get_objects():
-        if type(each) is FunctionType and each.__code__.co_filename == path:
-            found[each.__code__].append(each)
-    return found
 
 
 class _Changed(importlib.machinery.SourceFileLoader, importlib.abc.MetaPathFinder):
     """Imports one module from a changed source, every other one as usual."""
 
-    def __init__(self, mutant: Mutant) -> None:
+    def __init__(self, mutant: Mutant, source: str) -> None:
         parts = ["searchlens", *Path(mutant.file).with_suffix("").parts]
         super().__init__(".".join(parts).removesuffix(".__init__"), str(mutant.path))
-        self.changed = mutant.source()
+        self.changed = source
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         if name != self.name:
@@ -340,33 +300,11 @@ def _limit(seconds: float) -> None:
         os.dup2(null, stream)
 
 
-def _allowed(tests: Sequence[str], known: Baseline) -> float:
-    return 3 * sum(known.seconds[test] for test in tests) + SECONDS
-
-
-def swapped(mutant: Mutant, pairs: Pairs, tests: list[str], known: Baseline, items: dict[str, Any]) -> Result | None:
-    """What became of a change within functions, whose code is replaced in a fork; None if they are not in memory."""
-    functions = _functions(str(mutant.path))
-    if not all(functions.get(before) for before, _ in pairs):
-        return None
+def imported(mutant: Mutant, source: str, tests: list[str], known: Baseline) -> Result:
+    """What became of a change: in a fork that has none of our modules yet, one comes from the changed source."""
 
     def work(watch: _Watch) -> None:
-        for before, after in pairs:
-            for function in functions[before]:
-                function.__code__ = after
-        chosen = [items[test] for test in tests]
-        chosen[0].config.pluginmanager.register(watch)
-        chosen[0].config.option.maxfail = 1
-        _protocol(chosen)
-
-    return _outcome(_allowed(tests, known), work)
-
-
-def imported(mutant: Mutant, tests: list[str], known: Baseline) -> Result:
-    """What became of any change: in a fork that has none of our modules yet, one comes from the changed source."""
-
-    def work(watch: _Watch) -> None:
-        loader = _Changed(mutant)
+        loader = _Changed(mutant, source)
         sys.meta_path.insert(0, loader)
         read = Path.read_text
 
@@ -386,7 +324,25 @@ def imported(mutant: Mutant, tests: list[str], known: Baseline) -> Result:
         if _collected(sorted({test.split("::")[0] for test in tests}), inside, watch):
             watch.failed.append("import")
 
-    return _outcome(_allowed(tests, known), work)
+    return _outcome(3 * sum(known.seconds[test] for test in tests) + SECONDS, work)
+
+
+def became(mutant: Mutant, known: Baseline, most: float) -> Result:
+    """What became of a mutant, and the test that noticed it."""
+    source, tests = mutant.source(), order(mutant, known, most)
+    try:
+        compile(source, str(mutant.path), "exec", dont_inherit=True)
+    except SyntaxError:
+        return NO_PROGRAM, ""
+    return imported(mutant, source, tests, known) if tests else ("survived", "")
+
+
+def require_harmless_forks(mutant: Mutant, known: Baseline) -> None:
+    """Without any change no test fails in a fork."""
+    tests = [test for test in known.seconds if known.seconds[test] < SLOW / 10]
+    result = imported(mutant, mutant.path.read_text("utf-8"), tests, known)
+    if result[0] != "survived":
+        raise SystemExit(f"{mutant.target}: a test fails in a fork without any change: {result}")
 
 
 class _Results:
@@ -426,44 +382,17 @@ def run(chosen: Sequence[Mutant], minutes: float, most: float) -> list[dict[str,
     results, end = _Results(most), _spent() + 60 * minutes
     left = results.open(chosen)
     baselines = {target: baseline(target) for target in dict.fromkeys(each.target for each in left)}
-    if left:
-        _forked(lambda: _in_one_session(left, baselines, results, end, most))
-    for mutant in results.open(left):
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    for target, known in baselines.items():
+        require_harmless_forks(next(each for each in left if each.target == target), known)
+    for mutant in left:
         if _spent() < end:
-            begun, known = _spent(), baselines[mutant.target]
-            tests = order(mutant, known, most)
-            results.add(mutant, imported(mutant, tests, known) if tests else ("survived", ""), begun)
+            begun = _spent()
+            results.add(mutant, became(mutant, baselines[mutant.target], most), begun)
     rows = results.read()
     found = [rows[each.key()] for each in chosen if each.key() in rows]
     return [row for row in found if row["outcome"] != NO_PROGRAM]
-
-
-def _in_one_session(
-    left: Sequence[Mutant], baselines: dict[str, Baseline], results: _Results, end: float, most: float
-) -> None:
-    """Changes within functions: the tests are collected once, and each mutant lives in a fork."""
-
-    def work(items: dict[str, Any]) -> None:
-        for target, known in baselines.items():
-            tests = [test for test in known.seconds if test in items and known.seconds[test] < SLOW / 10]
-            result = swapped(left[0], [], tests, known, items)
-            if result is None or result[0] != "survived":
-                raise SystemExit(f"{target}: a test fails in a fork without any change: {result}")
-        for mutant in left:
-            if _spent() > end:
-                return
-            begun, known = _spent(), baselines[mutant.target]
-            try:
-                pairs = _replacements(mutant)
-            except SyntaxError:
-                results.add(mutant, (NO_PROGRAM, ""), begun)
-                continue
-            tests = [test for test in order(mutant, known, most) if test in items]
-            result = swapped(mutant, pairs, tests, known, items) if pairs and tests else None
-            if result or not tests:
-                results.add(mutant, result or ("survived", ""), begun)
-
-    _collected(sorted({file for target in baselines for file in test_files(target)}), work)
 
 
 def _spent() -> float:

@@ -18,8 +18,8 @@ import bad_inputs
 import fuzzing
 import names
 import searchlens
+from conftest import Make, Patch, Raw
 from searchlens.errors import one_line
-from searchlens.plan import Grid
 from searchlens.reporting.report import report_page
 from small_results import finish
 
@@ -65,8 +65,6 @@ print(json.dumps([
 # ---- Every name is refused in one clear line, or unharmed in every markup (``names.py``)
 
 
-Patch = pytest.MonkeyPatch
-
 PLACES = list(names.places())
 
 
@@ -87,7 +85,7 @@ def test_a_name_is_refused_or_unharmed(
     assert set(found.values()) == {"refused", "unharmed"}
 
 
-def test_names_that_are_markup_elsewhere_go_through_a_report(raw: dict[str, Any], tmp_path: Path) -> None:
+def test_names_that_are_markup_elsewhere_go_through_a_report(raw: Raw, tmp_path: Path) -> None:
     """Pair and benchmark end in an underscore, which makes links of them in reStructuredText."""
     title = "*a* `b` |c| <d> \\e {f} $ =1"
     raw["pairs"] = {"1._": raw["pairs"]["toy"]}
@@ -101,7 +99,7 @@ def test_names_that_are_markup_elsewhere_go_through_a_report(raw: dict[str, Any]
 @pytest.mark.parametrize("results", ['it\'s "a" $x\\y*[z] %~#&;(é) 漢', " a", "~", "a.b/../c:d,e=f"])
 @pytest.mark.long
 def test_snakemake_plans_a_folder_of_any_name_that_is_allowed(
-    raw: dict[str, Any], tmp_path: Path, make_grid: Callable[[dict[str, Any]], Grid], results: str
+    raw: Raw, tmp_path: Path, make_grid: Make, results: str
 ) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml").write_text(yaml.safe_dump({**raw, "results": results}))

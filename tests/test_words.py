@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from scripts import loaded
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")

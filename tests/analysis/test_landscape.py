@@ -16,7 +16,7 @@ import landscape_oracle as oracle
 from searchlens.analysis.classes import answer_classes
 from searchlens.analysis.health import of_graded
 from searchlens.analysis.points import operating_points
-from searchlens.analysis.pool import in_parts, missed, plain_votes, read_pools
+from searchlens.analysis.pool import in_parts, missed, plain_votes
 from searchlens.analysis.uncertainty import Resamples, wilson
 from searchlens.catalogue import declared
 from searchlens.cli.stages.landscape import landscape
@@ -236,14 +236,6 @@ def test_broken_pools_are_refused_by_name(complaint):
     assert "'b', question 3" in str(error.value)
 
 
-def test_of_several_broken_questions_the_first_is_named():
-    scores = oracle.frame(_pools(1, 3)).with_columns(answer=pl.lit(0, pl.Int32), correct=pl.col("sample") == 1)
-    right = (pl.col("policy") == "a") & (pl.col("question") < 4)
-    mixed = scores.with_columns(correct=~right & pl.col("correct"))
-    with pytest.raises(InputError, match="policy 'a', question 4: an answer class is both right and wrong"):
-        operating_points(mixed, budgets=[1], options=FEW)
-
-
 def test_unusable_requests_are_refused():
     scores = oracle.frame(_pools(1, 3))
     for frame, budgets, complaint in (
@@ -373,14 +365,6 @@ def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
     cell = needs.Landscape((4,), (4,), LandscapeOptions(draws=50), 0, {}, "math")
     with pytest.raises(InputError, match=r"the smallest, 4, exceeds every pool \(at most 3 samples\)"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
-
-
-def test_policies_keep_the_width_of_their_runs():
-    rng, widths = np.random.default_rng(5), [1, 2, 4, 2, 1, 4, 4, 1, 2, 2]
-    cells = [oracle.searched(rng, 3, 4 // width, width)[0] for width in widths]
-    scores = pl.concat([cell.with_columns(policy=pl.lit(f"p{i}")) for i, cell in enumerate(cells)])
-    found = {name: pool.width for pool in read_pools(scores) for name in pool.policies}
-    assert found == {f"p{i}": width for i, width in enumerate(widths)}
 
 
 def test_between_whole_numbers_a_subset_misses_with_a_chance_of_0_or_more():

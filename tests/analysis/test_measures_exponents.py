@@ -5,16 +5,12 @@ import pytest
 from scipy import stats
 
 from searchlens.analysis import exponents
-from searchlens.analysis.classes import Pool, effective, knots
+from searchlens.analysis.classes import effective, knots
 from searchlens.analysis.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
 from searchlens_lab.simulate import power_law
+from test_measures_equivalents import pool
 
 BUDGETS = (1, 2, 4, 8, 16)
-
-
-def pool(correct: np.ndarray, samples: int, name: str = "default") -> Pool:
-    questions = np.arange(len(correct), dtype=np.uint32)
-    return Pool(name, samples, questions, correct, np.full(len(correct), samples), np.array([""] * len(correct)))
 
 
 def world(seed: int, questions: int = 400) -> tuple[np.ndarray, np.random.Generator]:

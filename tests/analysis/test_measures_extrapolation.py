@@ -5,13 +5,8 @@ import polars as pl
 import pytest
 from scipy import integrate, stats
 
-from searchlens.analysis.classes import Pool
 from searchlens.analysis.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit, judged
-
-
-def pool(correct: np.ndarray, samples: int) -> Pool:
-    questions = np.arange(len(correct), dtype=np.uint32)
-    return Pool("default", samples, questions, correct, np.full(len(correct), samples), np.array([""] * len(correct)))
+from test_measures_equivalents import pool
 
 
 def test_the_fit_is_that_of_the_beta_binomial() -> None:

@@ -1,6 +1,5 @@
 """Intervals: against scipy's own, and in the cases where they are undefined or must be exact."""
 
-import itertools
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -122,11 +121,6 @@ def test_quantiles_equal_numpy():
     draws = np.random.default_rng(1).normal(size=(6, 173)).astype(np.float32)
     wanted = np.quantile(draws, [0.05, 0.95], axis=1)
     assert quantiles(draws.copy(), 0.9) == (pytest.approx(wanted[0], abs=1e-6), pytest.approx(wanted[1], abs=1e-6))
-
-
-def test_nothing_seen_leaves_open_what_wilson_says():
-    for n, confidence in itertools.product((1, 60, 541), (0.8, 0.95)):
-        assert unseen(n, confidence) == pytest.approx(float(wilson(0, n, confidence).hi))
 
 
 def test_intervals_contain_their_estimate_and_have_a_width():

@@ -291,14 +291,6 @@ def test_a_comparison_gives_the_numbers_of_the_stage(results: Path) -> None:
     assert found.equivalents["policy"].unique().to_list() == ["given"]
 
 
-def test_pass_at_k_has_a_band_on_both_sides() -> None:
-    found = searchlens.compare(counts("toy-base"), counts("toy-rl"), samples=4, draws=100).pass_at_k
-    assert found["side"].unique(maintain_order=True).to_list() == ["Base", "RL", "RL - Base"]
-    assert found.filter(k=1)["value"].to_list() == pytest.approx([8 / 24, 13 / 24, 5 / 24])
-    assert (found["lo"] <= found["value"]).all()
-    assert (found["value"] <= found["hi"]).all()
-
-
 def test_several_policies_of_base_count_for_the_best() -> None:
     weak, strong = np.zeros((8, 4), bool), np.ones((8, 4), bool)
     weak[:4, 0] = True

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import searchlens
-from conftest import Raw
+from conftest import Patch, Raw
 from searchlens import catalogue
 from searchlens.analysis.pool import missed
 from searchlens.errors import InputError
@@ -197,9 +197,7 @@ def test_no_argument_of_a_study_is_another_error_than_input_error(study: searchl
                 raise AssertionError(f"call {number} of {odd!r}") from error
 
 
-def test_an_extension_that_needs_a_missing_library_is_named(
-    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extension_that_needs_a_missing_library_is_named(raw: Raw, tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import shtab\n")
     monkeypatch.setitem(__import__("sys").modules, "shtab", None)

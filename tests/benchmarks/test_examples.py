@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
-from conftest import write_checkpoint
+from conftest import Patch, Raw, write_checkpoint
 from searchlens.benchmarks import Question, dumps, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.benchmarks.prompts import Example, WorkedExamples
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_serve_is_refused(
     assert message in error.value.message
 
 
-def test_a_file_that_is_not_there_is_named_with_its_key(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_with_its_key(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl"}
     with pytest.raises(InputError, match=r"benchmarks\.sums\.examples: cannot read .*worked\.jsonl: No such file"):
         make_grid(raw).inputs.template("toy-base", "sums")
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there_is_named_with_its_key(raw: dict[str, Any], mak
 # ---- ids
 
 
-def test_ids_know_what_is_shown_and_nothing_else(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_ids_know_what_is_shown_and_nothing_else(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     def ids(rows: Sequence[Example] = SUMS, checkpoint: str = "toy-base", **spec: Any) -> list[str]:
         write(tmp_path / "worked.jsonl", rows)
         given = {"path": "worked.jsonl", "count": 2} | spec if spec.get("count", 2) else None
@@ -176,7 +176,7 @@ def test_ids_know_what_is_shown_and_nothing_else(raw: dict[str, Any], make_grid:
 
 
 def test_both_sides_of_a_pair_are_shown_the_same_unless_they_may_differ(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+    raw: Raw, make_grid: Make, tmp_path: Path
 ) -> None:
     write(tmp_path / "worked.jsonl", SUMS)
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "count": 2, "drawn": True, "seed": 3}
@@ -189,7 +189,7 @@ def test_both_sides_of_a_pair_are_shown_the_same_unless_they_may_differ(
     assert make_grid(raw).inputs.template("toy-rl", "sums").examples is None
 
 
-def test_a_seed_without_a_draw_is_a_mistake(raw: dict[str, Any], make_grid: Make) -> None:
+def test_a_seed_without_a_draw_is_a_mistake(raw: Raw, make_grid: Make) -> None:
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "seed": 1}
     with pytest.raises(InputError, match=r"benchmarks\.sums\.examples\.seed: goes with drawn: true only"):
         make_grid(raw)
@@ -199,9 +199,7 @@ def test_a_seed_without_a_draw_is_a_mistake(raw: dict[str, Any], make_grid: Make
 
 
 @pytest.mark.parametrize("family", ["transformers", "vllm"])
-def test_the_engine_gets_bos_once(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path, start: Start, family: str
-) -> None:
+def test_the_engine_gets_bos_once(raw: Raw, make_grid: Make, tmp_path: Path, start: Start, family: str) -> None:
     """Both engines take token ids and add none; without ``<bos>``, or with two, a model writes nonsense."""
     shutil.rmtree(tmp_path / "base")
     letters(tmp_path / "base")
@@ -234,7 +232,7 @@ def test_bos_of_the_tokenizer_and_of_a_template_are_one(tmp_path: Path, begin: b
 EXAMPLE = Path(__file__).parents[2] / "examples/pretrained"
 
 
-def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monkeypatch: Patch) -> None:
     """With questions of our own in place of the benchmarks', which are not here."""
     monkeypatch.chdir(EXAMPLE.parents[1])
     overlay = {"benchmarks": {}, "checkpoints": {"gemma-3-270m": {"path": str(letters(tmp_path / "model"))}}}

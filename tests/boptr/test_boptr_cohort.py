@@ -132,12 +132,9 @@ def edited(path: str, value: object) -> dict[str, Any]:
         ("models.a.group", "middle", "'upper', 'lower' or 'new'"),
         ("source", "dreamt", "'sampled', 'imported', 'recorded' or 'simulated'"),
         ("benchmarks.math500.regime", None, "required"),
-        ("models.a.base", None, "required"),
         ("models.a.rl", 7, "string"),
-        ("models.a.parameters", "7B", "number"),
         ("models.a.parameters", "7", "number"),
         ("models.a.batches", ["123"], "object"),
-        ("models", ["a"], "object"),
         ("budgets", 16, "array"),
         ("budgets", [1, 2.5], "integer"),
         ("models.a.checkpoint", "a-base", "nexpected"),
@@ -257,15 +254,6 @@ def test_folder_is_the_cohort_in_memory(written: Path, estimator: Estimator) -> 
         assert ours.votes_fall == theirs.votes_fall
         for metric in "PQT":
             np.testing.assert_array_equal(ours.credit[metric], theirs.credit[metric])
-
-
-def test_cells_are_those_of_the_model_and_its_side(written: Path) -> None:
-    found = read(written)
-    for model in (ANCHOR, OTHER):
-        assert found.base(model, MATH) is found.landscapes[f"{model}-base", MATH]
-        assert found.rl(model, MATH) is found.landscapes[f"{model}-rl", MATH]
-    lonely = CohortPlan(ANCHOR, MATH, {**found.plan.models, "x": Model("x-base")}, found.plan.benchmarks)
-    assert Cohort(lonely, found.landscapes).rl("x", MATH) is None
 
 
 def test_batches_are_read_under_their_own_names(folder: Path) -> None:

@@ -146,11 +146,6 @@ def test_crossing_is_taken_anew_in_each_draw():
     assert (row["lo"], row["hi"]) == (budgets[sorted(expected)[7]], budgets[sorted(expected)[292]])
 
 
-def test_base_that_never_catches_up_has_no_crossing():
-    row = only(crossing(*floor_study(TWO, [30, 30, 30, 30, 30])), pool="ar")
-    assert (row["crossing"], row["median"], row["never"], row["reason"]) == (None, None, 1.0, None)
-
-
 def test_wilson_intervals_are_the_printed_ones():
     """AIME at b = 256: 25.0% [15.8, 37.2] against 20.0% [11.8, 31.8], which overlap (paper)."""
     base, rl = (2, 3, 5, 6, 7, 8, 10, 12, 15), (4, 4, 4, 5, 6, 7, 9, 11, 12)

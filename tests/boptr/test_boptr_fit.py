@@ -15,7 +15,6 @@ from planted_landscapes import budget_path, round_budget
 from searchlens.boptr.fit import (
     Fit,
     alpha_grid,
-    best_by_beta,
     beta_grid,
     boundary_distance,
     fit_free,
@@ -110,14 +109,6 @@ def test_every_path_of_the_grids(budgets: tuple[int, ...]) -> None:
         assert grid.paths[grid.path[pair]].tolist() == expected
         assert budget_path(2 ** (k / 5), t / 10, budgets) == tuple(budgets[n] for n in expected)
     assert halves > 50
-
-
-def test_linear_paths_of_the_grids() -> None:
-    """The allowed budget at the smallest distance; no half occurs on the grids, since log2 3/2 is no tenth."""
-    for k, t in product(KS, TENTHS):
-        raw = [2 ** (k / 5) * b ** (t / 10) for b in BUDGETS]
-        expected = tuple(min(BUDGETS, key=lambda n: abs(n - x)) for x in raw)
-        assert budget_path(2 ** (k / 5), t / 10, BUDGETS, "linear") == expected
 
 
 def test_lattice_lists_each_path_once_with_its_pairs() -> None:
@@ -279,16 +270,6 @@ def test_free_fit_is_the_best_pair_with_the_nearest_policies(ties: Any) -> None:
         assert found.path[:, draw].tolist() == path
         assert found.policy[:, draw].tolist() == [gap.index(min(gap)) for gap in gaps]
         assert found.error[draw] == pytest.approx(least / 5)
-
-
-def test_best_error_at_each_exponent() -> None:
-    P, R = landscapes(8, draws=6)
-    values, least = best_by_beta(*as_float(P, R), lattice(alphas(), betas(), 5))
-    assert values.tolist() == pytest.approx(list(betas()))
-    for draw, t in product(range(P.shape[2]), TENTHS):
-        p, r = P[:, :, draw], R[:, draw]
-        expected = min(locked_error(p, r, c) for c in product(KS, [t], range(3))) / 5
-        assert least[t, draw] == pytest.approx(expected)
 
 
 # ---- ties by hand

@@ -19,7 +19,6 @@ from searchlens.boptr.frontier import (
     descriptive,
     fingerprint,
     knee,
-    log_prior,
     one_anchor,
     probe,
 )
@@ -47,13 +46,6 @@ def alpha(prediction: object) -> float:
     assert isinstance(prediction, Path)
     assert prediction.alpha is not None
     return float(prediction.alpha[0])
-
-
-@pytest.mark.parametrize("prior", PRIORS)
-def test_priors_of_known_curves(prior: Prior) -> None:
-    rule = Planted(KNOWN)
-    for name, expected in LOG2_F[prior].items():
-        assert log_prior(rule, name, prior) == pytest.approx([expected * np.log(2)], abs=1e-6)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -95,12 +87,6 @@ def test_z1_moves_the_anchor_by_the_ratio_of_priors(prior: Prior) -> None:
             assert alpha(FRONTIER[f"Z1-{prior}"].predict(rule, At(name, benchmark))) == pytest.approx(scale * ratio)
             half = one_anchor(rule, At(name, benchmark), prior, 0.5)
             assert alpha(half) == pytest.approx(scale * np.sqrt(ratio))
-
-
-def test_u_spans_the_budgets_of_b() -> None:
-    """Nothing solved at once and everything with the most samples: u = 1, and alpha is the largest budget."""
-    rule = Planted({"m": Pair(pool((0, 100, 200, 500, 1000)))})
-    assert alpha(FRONTIER["Z0-u"].predict(rule, At("m", "math"))) == pytest.approx(16)
 
 
 def test_missing_splits_and_undefined_priors() -> None:
@@ -241,11 +227,6 @@ def test_a_budget_exactly_tau_below_the_last_is_within_it() -> None:
     pairs = {"m": Pair(pool((400, 480, 480, 480, 500))), "n": Pair(pool((200, 320, 440, 520, 560)))}
     knees = [features(Planted(pairs), name)[3] for name in pairs]
     assert knees == pytest.approx([1.0, 3.5], abs=5e-10)
-
-
-def test_solved_at_once_leaves_no_headroom() -> None:
-    rule = Planted({"m": Pair(pool((1000,) * 5))})
-    assert features(rule, "m").tolist() == [1, 1, 0, 0]
 
 
 def test_no_fingerprint_without_split_or_default_policy() -> None:

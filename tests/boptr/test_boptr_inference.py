@@ -13,7 +13,6 @@ from searchlens.boptr.inference import (
     freedom,
     interval,
     iterated,
-    macro,
     model_bootstrap,
     over_both,
     paired,
@@ -25,19 +24,6 @@ from searchlens.boptr.inference import (
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
-
-
-ERRORS = {
-    ("a", "x"): np.array([1.0, 10.0]),
-    ("a", "y"): np.array([3.0, 30.0]),
-    ("b", "x"): np.array([8.0, 80.0]),
-}
-
-
-def test_macro_weighs_models_alike() -> None:
-    np.testing.assert_allclose(macro(ERRORS), [(2 + 8) / 2, (20 + 80) / 2])
-    with pytest.raises(ValueError, match="no cells"):
-        macro({})
 
 
 # ---- absolute errors
@@ -147,6 +133,8 @@ def test_corrected_interval_ends_where_errors_do() -> None:
     for error, end, value in ((99.0, "hi_corrected", 100.0), (1.0, "lo_corrected", 0.0)):
         draws = error + np.concatenate([[0], noise])
         assert ErrorDraws(draws, draws, 50).columns(0.95)[end] == value
+        few, many = (ErrorDraws(draws, draws, questions) for questions in (50, 400))
+        assert ErrorDraws.mean([many, few]).questions == 50, "the width of a mean is that of its smallest benchmark"
 
 
 def test_interval_leaves_the_point_out_of_the_quantiles() -> None:

@@ -106,26 +106,6 @@ def test_own_means_are_fitted_at_own_exponents() -> None:
     assert log2(found.mu("aime")) == pytest.approx(2)
 
 
-def test_a_benchmark_is_left_out_of_its_own_exponent() -> None:
-    """Of two math benchmarks one has N = b and the other N = 2. Each takes the other's exponent: of those that give a
-    path the nearest to .6, .2 for 2/2/2/2/2 and .8 (with alpha = 2^.4) for 1/2/4/8/16. A held-out one takes what fits
-    both; a regime with nothing fitted keeps the paper's exponent.
-    """
-    benchmarks = {
-        "math": Benchmark("math"),
-        "extra": Benchmark("math"),
-        "amc": Benchmark("math", "held_out"),
-        "gpqa": Benchmark("nonmath", "held_out"),
-    }
-    targets = {"math": BUDGETS, "extra": (2,) * 5, "amc": BUDGETS, "gpqa": (4,) * 5}
-    cells = {("m", d): (POOL, along(POOL[OTHER], path)) for d, path in targets.items()}
-    found = rule(cohort(cells, benchmarks), exponents="own")
-    assert (found.beta("math")[0], found.beta("extra")[0], found.beta("gpqa")[0]) == (0.2, 0.8, 1.0)
-    both = pooled([counts(found, "m", "math", 0), counts(found, "m", "extra", 0)], [60, 60])
-    assert found.beta("amc")[0] == min(both, key=lambda beta: (both[beta], round(abs(beta - 0.6), 6), beta))
-    assert [rule(cohort(cells, benchmarks)).beta(d)[0] for d in benchmarks] == [0.6, 0.6, 0.6, 1.0]
-
-
 def counts(found: Rule, model: str, benchmark: str, draw: int) -> tuple[list[list[int]], list[int]]:
     """Counts of a cell in a draw: of every policy, and of RL."""
     base, target = found.view.base(model, benchmark), found.view.target(model, benchmark)
@@ -246,17 +226,6 @@ def test_new_models_move_nothing() -> None:
         before, after = (rule(c, exponents=exponents) for c in (study(), moved(study(), "n")))
         assert snapshot(before, "mbc") == snapshot(after, "mbc")
         assert log2(before.delta("n")) != log2(after.delta("n"))
-
-
-def test_variants_with_other_exponents_are_rules_of_their_own() -> None:
-    view = sample_view(scattered(2))
-    first = Rule(view)
-    kept = [first.beta("math")[0], first.log_alpha("m", "math"), first.mu("gpqa")]
-    second, alone = first.with_constants("own"), Rule(view, exponents="own")
-    for name, arguments in (("beta", ["math"]), ("log_alpha", ["m", "math"]), ("delta", ["b"]), ("mu", ["gpqa"])):
-        np.testing.assert_array_equal(getattr(second, name)(*arguments), getattr(alone, name)(*arguments))
-    assert kept == [first.beta("math")[0], first.log_alpha("m", "math"), first.mu("gpqa")]
-    assert second.beta("math")[0] != kept[0]
 
 
 # ---- what is not defined, and why

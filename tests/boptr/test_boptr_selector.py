@@ -76,22 +76,6 @@ def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
 # ---- features
 
 
-def test_features_by_hand() -> None:
-    """P 10/30/20, Q 10/15/15, so P - Q 0/15/5; tokens 100/400/200 are 0/1/0.5 on the log scale."""
-    found = fit.features(cell([[10], [30], [20]], [[10], [15], [15]], [100, 400, 200]), BoptrOptions())
-    assert found.ranks[0][:, 0, 0].tolist() == [0, 1, 0.5]
-    assert found.ranks[1][:, 0, 0].tolist() == [0, 1, 0.5]
-    assert found.ranks[2][:, 0, 0].tolist() == [0, 0.75, 0.75]
-    assert found.fixed[0].tolist() == [0, 0, 0]
-    assert found.fixed[1] == pytest.approx([0, 1, 0.5])
-    assert found.weights == (1, 1, 1, 0.5, 0.2)
-
-
-def test_ranks_are_taken_at_each_budget() -> None:
-    found = fit.features(cell([[3, 4], [1, 8], [2, 6]]), BoptrOptions())
-    assert found.ranks[0][:, :, 0].tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
-
-
 @pytest.mark.parametrize(("pool", "ranks"), [("ar", [0, 1]), ("all", [0, 0.5])])
 def test_the_ranked_pool_is_an_option(pool: Any, ranks: list[float]) -> None:
     """A controller at the top, with four times the tokens: it takes part in the ranks and the scale, or it does not."""
@@ -156,12 +140,6 @@ def test_prototype_by_hand(proto: Any, expected: list[list[float]]) -> None:
     path = np.array([[1], [1], [2]])
     found = fit.prototype(FOUND, np.array([0]), path, BoptrOptions(selector_proto=proto))
     np.testing.assert_allclose(found[:, :, 0], expected)
-
-
-def test_prototype_follows_policy_and_path_of_each_draw() -> None:
-    path = np.array([[0, 2], [1, 2], [2, 2]])
-    found = fit.prototype(FOUND, np.array([0, 1]), path, BoptrOptions())
-    np.testing.assert_allclose(found[:, 0], [[0.5, 1], [0.4, 0.4], [0.3, 0.9]])
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Patch, Said
 from searchlens.cli.main import main
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +23,6 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "encoding": (b'results: "\xff"\n', "mine.yaml is not text in UTF-8: byte 11 is 0xff"),
     "key twice": (b"seed: 1\nseed: 2\n", "mine.yaml, line 2: seed is already in line 1"),
     "date": (b"lock: 2026-01-02\n", "mine.yaml: lock: 2026-01-02 is a date"),
-    "type": (b"results: [1]\n", "mine.yaml: results: "),
     "policy twice": (b"references: [greedy, greedy]\n", "mine.yaml: references: 'greedy' is there more than once"),
     "lock": (
         b"lock: config\ncheckpoints: {micro-1m-rl: {path: null, sha256: null, hub: a/b}}\n",
@@ -81,7 +78,6 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
     ),
     "draws": (["boptr", "config", "--output", "out", "--draws", "-1"], None, "--draws: -1; allowed: 100 or more"),
     "simulate file": (["simulate", "--seed", "1", "--size", "small", "--output", "mine"], b"x", "mine: it is a file"),
-    "verify missing": (["verify", "mine"], None, "mine is not a results folder"),
     "snapshot missing": (["plan", "--snapshot", "mine"], None, "mine does not exist"),
     "snapshot empty": (["summary", "--snapshot", "mine"], b"{}", "mine is no snapshot of a configuration"),
     "manifest": (
@@ -195,11 +191,6 @@ def test_a_study_folder_that_is_not_there_is_refused(folder: Path, capsys: Said)
         ),
         (["plan", "--snapshot", "pipe"], "", "cannot read pipe: it is a named pipe"),
         ([part.replace("mine", "pipe") for part in samples(pair="p")], "", "cannot read pipe: it is a named pipe"),
-        (
-            ["sample-size", "pipe", "--gap", "1", "--models", "3", "--questions", "4"],
-            "",
-            "cannot read pipe: it is a named pipe",
-        ),
     ],
 )
 def test_a_named_pipe_is_not_waited_for(

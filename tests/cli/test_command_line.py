@@ -17,12 +17,10 @@ from typing import Any
 import pytest
 
 import bad_inputs
+from conftest import Patch, Said
 from searchlens.cli.main import main, parser
 from searchlens.cli.options import Commands, put
 from searchlens.cli.terminal import Formatter, say_what_was_raised
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 PARSER: Commands = parser()
@@ -204,7 +202,7 @@ def is_harmless(text: str) -> bool:
     return all(char == "\n" or char.isprintable() for char in text)
 
 
-def run(command: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def run(command: list[str], capfd: Said) -> tuple[int, str]:
     try:
         status = main(command)
     except SystemExit as ended:
@@ -215,7 +213,7 @@ def run(command: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     bad_inputs.write_study(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -231,7 +229,7 @@ def log(path: Path) -> Path:
     return path
 
 
-def test_what_a_log_has_controls_no_terminal(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_log_has_controls_no_terminal(folder: Path, capfd: Said) -> None:
     base, rl = log(folder / "base.jsonl"), log(folder / f"rl{HOSTILE}.jsonl")
     imported = ["import", str(rl), "--pair", "new", "--benchmark", "other", "--role", "rl", "--policy", "greedy"]
     status, said = run([*imported, "--yes"], capfd)
@@ -242,7 +240,7 @@ def test_what_a_log_has_controls_no_terminal(folder: Path, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize("word", ["{}", "none/{}", "{}.jsonl", "{}.parquet", "{}.eval"])
-def test_what_is_refused_controls_no_terminal(folder: Path, word: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_controls_no_terminal(folder: Path, word: str, capfd: Said) -> None:
     name = word.format(HOSTILE)
     for command in (
         [name],
@@ -261,14 +259,14 @@ def test_what_is_refused_controls_no_terminal(folder: Path, word: str, capfd: py
         assert status in (1, 2) and said
 
 
-def test_a_file_whose_name_is_no_utf8_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_whose_name_is_no_utf8_is_named(folder: Path, capfd: Said) -> None:
     name = os.fsdecode(b"none\xff.jsonl")
     status, said = run(["fingerprint", name], capfd)
     assert status == 2 and "none\\udcff.jsonl" in said
 
 
 @pytest.mark.parametrize("name", [b"log\xff.jsonl", b"log\xff.jsonl.gz", b"folder\xff/log.jsonl"])
-def test_a_log_whose_name_is_no_utf8_is_read(folder: Path, name: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_log_whose_name_is_no_utf8_is_read(folder: Path, name: bytes, capfd: Said) -> None:
     path = Path(os.fsdecode(name))
     path.parent.mkdir(exist_ok=True)
     content = log(folder / "log.jsonl").read_bytes()
@@ -281,7 +279,7 @@ def test_a_log_whose_name_is_no_utf8_is_read(folder: Path, name: bytes, capfd: p
     assert (folder / "page.html").read_text("utf-8")
 
 
-def test_log_lines_and_what_nobody_expected_control_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_and_what_nobody_expected_control_no_terminal(capfd: Said) -> None:
     record = logging.LogRecord("searchlens", logging.INFO, "", 0, "model %s", (HOSTILE,), None)
     assert is_harmless(Formatter("%(asctime)s %(message)s").format(record))
     try:

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from conftest import Patch, Said
 from searchlens.cli.main import main, parser
 from searchlens.cli.options import FIRST, Commands
 from searchlens.errors import counted, unknown
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 PARSER: Commands = parser()
 COMMANDS = PARSER.commands

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 import searchlens
 from chat_forms import FORMS, with_llamas
+from conftest import Make, Patch, Raw
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli.main import main
@@ -32,12 +32,12 @@ Captured, Logged = pytest.CaptureFixture[str], pytest.LogCaptureFixture
 
 
 @pytest.fixture
-def raw(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+def raw(raw: Raw, tmp_path: Path) -> dict[str, Any]:
     """The toy study, both sides with a chat template; RL has another instruction."""
     return with_llamas(raw, tmp_path)
 
 
-def apart(raw: dict[str, Any]) -> dict[str, Any]:
+def apart(raw: Raw) -> dict[str, Any]:
     """Both sides with a prompt of their own."""
     raw["templates"] = {"other": {"chat": {}, "math": "{question}!"}}
     raw["checkpoints"]["toy-rl"]["template"] = "other"
@@ -45,7 +45,7 @@ def apart(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+def test_pieces_are_the_text_and_special_tokens_are_marked(raw: Raw, make_grid: Make) -> None:
     """Also of letters that are several tokens, and of blanks that a tokenizer counts to the next word."""
     grid = make_grid(raw)
     asked = Prompter(grid.inputs.checkpoint_folder("toy-base"), grid.inputs.template("toy-base", "sums"))
@@ -57,17 +57,13 @@ def test_pieces_are_the_text_and_special_tokens_are_marked(raw: dict[str, Any], 
     assert str(sent).startswith("⟦<|begin_of_text|>⟧⟦<|start_header_id|>⟧system") and "求🙂 ⟦<|eot_id|>⟧\n" in str(sent)
 
 
-def test_a_token_that_the_tokenizer_puts_before_a_text_has_its_name(
-    raw: dict[str, Any], make_grid: Callable[..., Grid]
-) -> None:
+def test_a_token_that_the_tokenizer_puts_before_a_text_has_its_name(raw: Raw, make_grid: Make) -> None:
     raw["checkpoints"]["toy-base"]["template"] = raw["checkpoints"]["toy-rl"]["template"] = "zoo"
     (first, *_) = check(make_grid(raw), with_prompts=True)["prompts"]
     assert first["prompt"]["pieces"][0] == "<|begin_of_text|>" and first["prompt"]["special"] == (0,)
 
 
-def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(
-    raw: dict[str, Any], make_grid: Callable[..., Grid]
-) -> None:
+def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(raw: Raw, make_grid: Make) -> None:
     found = check(make_grid(apart(raw)), with_prompts=True)
     assert [(each["checkpoint"], each["question"]) for each in found["prompts"]] == [
         ("toy-base", "q0"),
@@ -81,19 +77,17 @@ def test_check_shows_the_first_prompt_of_each_side_and_where_they_differ(
     assert check(make_grid(raw))["prompts"] == []
 
 
-def test_a_question_that_is_not_to_be_shown_is_left_out(
-    raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_that_is_not_to_be_shown_is_left_out(raw: Raw, make_grid: Make, monkeypatch: Patch) -> None:
     monkeypatch.setattr(StudyCells, "terms", lambda *_: "GPQA-Diamond is gated")
     (first, *_) = check(make_grid(raw), with_prompts=True)["prompts"]
     assert "\n\n…\nPlease reason step by step" in "".join(first["prompt"]["pieces"])
 
 
 def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
-    raw: dict[str, Any],
+    raw: Raw,
     results: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     caplog: Logged,
 ) -> None:
     monkeypatch.setattr(StudyCells, "terms", lambda *_: "GPQA-Diamond is gated")
@@ -113,7 +107,7 @@ def test_no_prompt_of_a_gated_benchmark_is_in_a_study_a_page_or_a_log(
 
 
 def test_show_has_one_prompt_for_both_or_one_for_each(
-    raw: dict[str, Any], results: Path, tmp_path: Path, capsys: Captured
+    raw: Raw, results: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     assert main(["show", str(results), "--question", "q2", "--prompt"]) == 0
     printed = capsys.readouterr().out
@@ -140,7 +134,7 @@ def test_a_prompt_that_is_not_known_is_said_with_the_reason(results: Path, tmp_p
 
 
 @pytest.mark.parametrize("name", ["worked.jsonl", "rl/tokenizer.json"])
-def test_a_prompt_that_was_not_sent_is_not_shown(raw: dict[str, Any], tmp_path: Path, name: str) -> None:
+def test_a_prompt_that_was_not_sent_is_not_shown(raw: Raw, tmp_path: Path, name: str) -> None:
     """Also if what changed stands in no prompt without a question."""
     worked = tmp_path / "worked.jsonl"
     worked.write_text('{"question": "What is $5+2$?", "answer": "7"}\n')
@@ -158,7 +152,7 @@ def test_a_prompt_that_was_not_sent_is_not_shown(raw: dict[str, Any], tmp_path: 
         searchlens.open(study).prompts("toy-rl", "sums", [0])
 
 
-def test_prompts_of_many_questions_need_no_process_each(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompts_of_many_questions_need_no_process_each(results: Path, monkeypatch: Patch) -> None:
     started: list[Any] = []
     run = chat.subprocess.run
     monkeypatch.setattr(chat.subprocess, "run", lambda *given, **named: started.append(given) or run(*given, **named))
@@ -168,9 +162,7 @@ def test_prompts_of_many_questions_need_no_process_each(results: Path, monkeypat
     assert len(study.prompts("toy-rl", "sums", range(6))) == 6 and len(started) == 2 * one
 
 
-def test_check_says_why_no_prompt_is_shown(
-    raw: dict[str, Any], make_grid: Callable[..., Grid], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_says_why_no_prompt_is_shown(raw: Raw, make_grid: Make, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Inputs, "is_here", lambda *_: False)
     found = check(make_grid(raw), with_prompts=True)
     assert any("no prompt is shown: " in note for note in found["notes"])

@@ -103,13 +103,6 @@ def test_predicted_power_is_that_of_simulated_studies(design: Design, contrasts:
     assert power(design, components, gap, contrasts=contrasts) == pytest.approx(seen, abs=0.05)
 
 
-def test_predictions_span_the_useful_range() -> None:
-    """The test above would mean little if every design found everything."""
-    components, gap = pilot()
-    assert power(Design((60, 40), 3), components, gap, contrasts=3) < 0.35
-    assert power(Design((60, 60), 7), components, gap) > 0.95
-
-
 # ---- the formula
 
 

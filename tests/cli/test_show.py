@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 import searchlens
+from conftest import Patch, Raw, Said
 from searchlens.analysis.uncertainty import Interval, wilson
 from searchlens.api.differences import apart, differences
 from searchlens.cli.main import main
@@ -31,7 +32,7 @@ Show = Callable[..., str]
 
 
 @pytest.fixture
-def show(results: Path, capsys: pytest.CaptureFixture[str]) -> Show:
+def show(results: Path, capsys: Said) -> Show:
     def run(*arguments: str, status: int = 0) -> str:
         assert main(["show", str(results), *arguments]) == status
         printed = capsys.readouterr()
@@ -44,9 +45,7 @@ def ids(text: str) -> list[str]:
     return [question["id"] for question in json.loads(text)["questions"]]
 
 
-def test_both_sides_stand_beside_each_other_with_verdicts_and_log_probabilities(
-    show: Show, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_sides_stand_beside_each_other_with_verdicts_and_log_probabilities(show: Show, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     lines = show("--question", "q2").splitlines()
     assert {"question 2 (q2)", "Compute 2+3.", "gold: 5"} <= set(lines)
@@ -58,7 +57,7 @@ def test_both_sides_stand_beside_each_other_with_verdicts_and_log_probabilities(
     assert max(map(cells, lines)) <= 160
 
 
-def test_a_narrow_terminal_has_one_side_below_the_other(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_has_one_side_below_the_other(show: Show, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     lines = show("--question", "2").splitlines()
     assert max(map(cells, lines)) <= 50
@@ -171,7 +170,7 @@ def read_up_to_its_end(leader: int) -> bytes:
     return text
 
 
-def test_a_pager_is_used_in_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pager_is_used_in_a_terminal_alone(monkeypatch: Patch, tmp_path: Path) -> None:
     """A pager that writes what it gets to a file; PAGER may have options, and may name nothing that exists."""
     target = tmp_path / "paged"
     code = "from searchlens.cli.terminal import page; page('shown')"
@@ -203,7 +202,7 @@ CHANGED = {**RIGHT, "toy-rl": {**RIGHT["toy-rl"], "q4": 3, "q2": 1}}
 
 
 @pytest.fixture
-def again(raw: dict[str, Any], tmp_path: Path) -> Again:
+def again(raw: Raw, tmp_path: Path) -> Again:
     """The study once more, with other settings and other samples."""
 
     def run(changes: Mapping[str, Any], right: Mapping[str, Mapping[str, int]] = RIGHT, questions: str = "") -> Path:
@@ -281,9 +280,7 @@ def test_other_questions_are_not_paired(results: Path, again: Again) -> None:
     assert set(found.points["interval"]) == {"independent"}
 
 
-def test_cells_and_policies_that_only_one_has_are_named(
-    results: Path, again: Again, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cells_and_policies_that_only_one_has_are_named(results: Path, again: Again, capsys: Said) -> None:
     pairs = {"toy": {"base": "toy-base", "rl": "toy-rl"}}
     changes = {"pools": {"three": ["temp_0.5", "topp0.95_t1.0", "temp_0.8"]}, "pairs": pairs}
     changes |= {"policies": dict.fromkeys(["temp_0.5", "topp0.95_t1.0", "temp_0.8", "greedy"])}
@@ -314,7 +311,7 @@ def test_what_one_side_lacks_is_noted(results: Path, tmp_path: Path) -> None:
     assert missing == ["recovery analyses", *measures, "sets of exponents"]
 
 
-def test_the_command_writes_text_and_json(results: Path, again: Again, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_text_and_json(results: Path, again: Again, capsys: Said) -> None:
     other = again({"seed": 7}, CHANGED)
     assert main(["diff", str(results), str(other)]) == 0
     printed = capsys.readouterr().out

@@ -8,7 +8,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
+from conftest import Make, Patch, Raw
+from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import catalogue
 from searchlens.cli.stages import source
 from searchlens.cli.stages.importing import Request, import_samples
@@ -133,7 +133,7 @@ def kept_hash(kept: Path) -> str:
     return source.stage_source("measures", kept)
 
 
-def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypatch: Patch) -> None:
     kept = Layout(tmp_path / "results").sources
     expected = kept_hash(kept)
     assert not list(tmp_path.iterdir()), "a dry run makes no folder of results"
@@ -150,7 +150,7 @@ def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypa
         assert json.loads(kept.read_text()) == json.loads(content), "it is written anew"
 
 
-def test_a_folder_that_is_read_only_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_read_only_keeps_nothing(tmp_path: Path, monkeypatch: Patch) -> None:
     kept = Layout(tmp_path).sources
     expected = kept_hash(kept)
 
@@ -282,7 +282,6 @@ def test_scoring_under_both_sides_loads_what_was_derived(tmp_path: Path) -> None
 
 
 DEFAULT = "topp0.95_t1.0"
-Make = Callable[[dict[str, Any]], Grid]
 
 
 def rows(right: int, samples: int = 4, **extra: Any) -> list[dict[str, Any]]:
@@ -305,40 +304,12 @@ def bring(
     )
 
 
-@pytest.mark.long
-def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path
-) -> None:
-    bring(make_grid(raw), tmp_path, "base", rows(right=1))
-    bring(make_grid(raw), tmp_path, "rl", rows(right=3))
-    assert ("theirs", "own") not in make_grid(raw).study.pair_cells, "a study has only the imports that it names"
-    raw["study"]["imports"] = "all"
-    grid = make_grid(raw)
-    assert ("theirs", "own") in grid.study.pair_cells
-    for role in ("base", "rl"):
-        checkpoint = f"theirs-{role}"
-        score_cell(grid, checkpoint, "own", [], grid.scores(checkpoint, "own"))
-        landscape_cell(
-            grid, "own", grid.scores(checkpoint, "own"), grid.layout.results / "landscape" / checkpoint / "own"
-        )
-    folders = [grid.layout.results / "landscape" / f"theirs-{role}" / "own" for role in ("base", "rl")]
-    recovery_cell(grid, *folders, grid.layout.results / "recovery/theirs/own")
-    same = pl.read_parquet(grid.layout.results / "recovery/theirs/own/same_policy.parquet")
-    gap = same.filter(pl.col("metric") == "P", pl.col("estimator") == "unbiased", pl.col("budget") == 1)
-    assert gap["rl_minus_base"].to_list() == pytest.approx([0.75 - 0.25])
-    points = pl.read_parquet(folders[0] / "points.parquet")
-    assert points.filter(pl.col("metric") == "C")["value"].null_count() == 6
-    figures_cell(grid, "theirs", "own", grid.layout.results / "figures")
-    assert (grid.layout.results / "figures/same_policy_lines_P.svg").exists()
-
-
-def test_without_the_ends_of_texts_no_readout_says_how_they_ended(
-    raw: dict[str, Any], make_grid: Make, tmp_path: Path
-) -> None:
-    raw["study"]["imports"] = "all"
+def test_without_the_ends_of_texts_no_readout_says_how_they_ended(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     lines = [{**row, "tokens": 5} for row in rows(right=1)]
     bring(make_grid(raw), tmp_path, "base", lines)
     bring(make_grid(raw), tmp_path, "rl", [{**row, "finish": "stop"} for row in lines])
+    assert ("theirs", "own") not in make_grid(raw).study.pair_cells, "a study has only the imports that it names"
+    raw["study"]["imports"] = "all"
     grid = make_grid(raw)
     for role in ("base", "rl"):
         cell = (f"theirs-{role}", "own")
@@ -351,7 +322,7 @@ def test_without_the_ends_of_texts_no_readout_says_how_they_ended(
         assert ends & known == (set() if role == "base" else ends)
 
 
-def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_importing_again_replaces_the_pool(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     bring(make_grid(raw), tmp_path, "base", rows(right=1))
     bring(make_grid(raw), tmp_path, "base", rows(right=2, samples=8))
     (item,) = make_grid(raw).study.every_import

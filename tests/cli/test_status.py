@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Patch, Raw
 from searchlens.cli.status import (
     LOG_SECONDS,
     SILENT_SECONDS,
@@ -44,13 +45,13 @@ def files(grid: Grid) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in grid.layout.results.rglob("*") if path.is_file()}
 
 
-def test_nothing_is_begun_yet(study: dict[str, Any], make_grid: Make) -> None:
+def test_nothing_is_begun_yet(study: Raw, make_grid: Make) -> None:
     grid = make_grid(study)
     assert [(cell.state, cell.drawn, cell.wanted) for cell in status(grid)] == [("missing", 0, RUNS)] * 2
     assert not grid.layout.results.exists(), "looking writes nothing"
 
 
-def test_a_running_job_is_seen_while_it_holds_its_lock(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_a_running_job_is_seen_while_it_holds_its_lock(study: Raw, make_grid: Make, start: Start) -> None:
     """Two shards and a chunk are there after 52 of the runs."""
     grid, engine = make_grid(study), Scripted()
     planned = base(grid).planned_left
@@ -74,9 +75,7 @@ def test_a_running_job_is_seen_while_it_holds_its_lock(study: dict[str, Any], ma
     assert record["tokens"] == pytest.approx(planned) and not any(record["unfinished"].values())
 
 
-def test_a_failed_job_says_why_and_where_its_log_is(
-    study: dict[str, Any], make_grid: Make, start: Start, tmp_path: Path
-) -> None:
+def test_a_failed_job_says_why_and_where_its_log_is(study: Raw, make_grid: Make, start: Start, tmp_path: Path) -> None:
     grid = make_grid(study)
     start(Scripted(dies=OSError("the device fell off"), at=30), Scripted())
     with pytest.raises(JobError):
@@ -95,7 +94,7 @@ def test_a_failed_job_says_why_and_where_its_log_is(
     assert base(grid).state == "done", "what failed before is over"
 
 
-def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make_grid: Make) -> None:
+def test_a_job_that_says_nothing_any_more_has_failed(study: Raw, make_grid: Make) -> None:
     """SIGKILL and a dead node leave no word."""
     grid = make_grid(study)
     (pool,) = grid.jobs.pools(*CELL)
@@ -116,9 +115,7 @@ def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make
     assert base(grid).state == "missing", "half a record is none"
 
 
-def test_a_job_that_was_stopped_on_request_is_missing_and_not_failed(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_a_job_that_was_stopped_on_request_is_missing_and_not_failed(study: Raw, make_grid: Make, start: Start) -> None:
     from searchlens.errors import JobStoppedError
 
     grid, notice, engine = make_grid(study), Notice(), Scripted(repeatable=True)
@@ -130,7 +127,7 @@ def test_a_job_that_was_stopped_on_request_is_missing_and_not_failed(
     assert (cell.state, cell.drawn, cell.pools[0].record["state"]) == ("missing", 4, "stopped")
 
 
-def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_one_running_job_makes_a_running_cell(study: Raw, make_grid: Make, start: Start) -> None:
     grid = make_grid(study | {"pool_size": 3})
     first, second = grid.jobs.pools(*CELL)
     start(Scripted())
@@ -142,7 +139,7 @@ def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: 
     assert base(grid).state == "running"
 
 
-def test_what_was_spent_and_what_is_to_go(study: dict[str, Any], make_grid: Make, publish: Callable[..., Any]) -> None:
+def test_what_was_spent_and_what_is_to_go(study: Raw, make_grid: Make, publish: Callable[..., Any]) -> None:
     """24 samples of three tokens on two GPUs in an hour: 72 tokens; as many are left for each of the other cells."""
     study["pairs"]["toy"]["parameters"] = 1e9
     grid = make_grid(study)
@@ -202,7 +199,7 @@ def test_a_log_has_a_line_at_each_look_with_the_time_left() -> None:
     ]
 
 
-def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = Terminal()
     followed(out, [found(150), found(200, running=0, read=2)], 5)
@@ -285,7 +282,7 @@ def test_a_study_that_was_resumed_did_not_draw_its_first_samples_now() -> None:
     assert time_left(pace, 630, found(110)) == pytest.approx(90 * 60)
 
 
-def test_status_says_what_runs_what_waits_and_how_long_it_takes(study: dict[str, Any], make_grid: Make) -> None:
+def test_status_says_what_runs_what_waits_and_how_long_it_takes(study: Raw, make_grid: Make) -> None:
     """At the mean speed of all jobs, those that ended included."""
     grid = make_grid(study | {"pool_size": 3})
     (first, _), other = grid.jobs.pools(*CELL), grid.jobs.pools("toy-rl", CELL[1])[0]

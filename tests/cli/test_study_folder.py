@@ -14,14 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from conftest import Patch, Said
 from searchlens import catalogue
 from searchlens.cli.main import main
 from searchlens.config import addons, project
 from searchlens.config.sampled import CheckpointSpec
 from searchlens.engines.kind import engine_kind
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Patch, Said
 from searchlens.cli.main import main
 from searchlens.cli.run import Filter, supervise
 from searchlens.config import addons, project
@@ -143,9 +144,6 @@ def test_what_ends_the_run_reaches_snakemake_which_ends_by_itself(tmp_path: Path
 
 # ---- What the system, a signal or a missing library does to a command: it is said in one line
 
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,11 +3,8 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
-from datetime import date
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -82,34 +79,19 @@ def test_the_generated_page_agrees_with_the_typed_configuration() -> None:
     assert (ROOT / README).read_text() == readme_text(), "run `make schema`"
 
 
-def test_all_errors_are_reported_at_once(raw: Raw) -> None:
-    raw["benchmarks"]["math"]["max_token"] = 3
-    raw["seed"] = "42"
-    raw["checkpoints"]["micro-1m-rl"]["dtype"] = "float8"
-    said = refusal(raw)
-    assert "3 errors" in said
-    assert "benchmarks.math: 'max_token' is unknown; did you mean 'max_tokens'?" in said
-    assert "seed: must be an integer, >= 0, <= 9_223_372_036_854_775_807 (found '42')" in said
-    assert "checkpoints.micro-1m-rl.dtype" in said
-
-
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [
         ("study/benchmarks", ["mth"], "@: 'mth' is unknown; did you mean 'math'?"),
-        ("study/pairs", ["micro-2m"], "@: 'micro-2m' is unknown; did you mean 'micro-1m'?"),
         ("pairs/micro-1m/base", "micro", "@: 'micro' is unknown"),
         ("default_policy", "topp0.95_t1", "@: 'topp0.95_t1' is unknown; did you mean 'topp0.95_t1.0'?"),
-        ("pools/aime6", ["temp_0.4"], "@: 'temp_0.4' is unknown"),
         ("policies/topp8_t0.9", None, "@: policy 'topp8_t0.9': top_p is 8.0; allowed: > 0, <= 1"),
         ("policies/tpp0.8_t0.9", None, "part 'tpp0.8' is not one of"),
         ("budgets", [1, 4, 2], "@: [1, 4, 2] must increase"),
         ("budgets", [1, 32], "exceeds samples (16)"),
-        ("benchmarks/math/pool", "paper42", "@: 'paper42' is unknown; did you mean 'paper24'?"),
         ("boptr/anchor/pair", "micro-1b", "@: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
         ("boptr/anchor/benchmark", "meth", "@: 'meth' is unknown; did you mean 'math'?"),
         ("boptr/q_beta", {"gqpa": 0.6}, "@: 'gqpa' is unknown; did you mean 'gpqa'?"),
-        ("benchmarks/aime/extension", [64], "@: [64] must go on doubling from the last of"),
         ("benchmarks/aime/extension", [32, 48], "must go on doubling from the last of budgets: [32, 64]"),
         ("pairs/micro-1m/rl", "micro-1m-base", "pairs.micro-1m: base and rl are both 'micro-1m-base'"),
         ("pairs/micro-1m/rltrain", "math", "@: 'math' has role fitted"),
@@ -139,7 +121,6 @@ def test_all_errors_are_reported_at_once(raw: Raw) -> None:
             "plain",
             "pairs.micro-1m: Base has template zoo, RL plain; give both the same, or set templates: own",
         ),
-        ("checkpoints/micro-1m-rl/template", "abell", "template: 'abell' is unknown; did you mean 'abel'?"),
         ("checkpoints/micro-1m-rl/hub", "org/toy", "needs either path or hub, found both"),
         ("checkpoints/micro-1m-rl/hub", "toy", "@: String should match pattern"),
         ("checkpoints/micro-1m-rl/path", None, "needs either path or hub, found neither"),
@@ -149,7 +130,6 @@ def test_all_errors_are_reported_at_once(raw: Raw) -> None:
             "micro-1m-rl.context: 128 leaves no room for a prompt: benchmarks.math.max_tokens is 128",
         ),
         ("benchmarks/math/wording", "boxd", "@: 'boxd' is unknown; did you mean 'boxed'?"),
-        ("benchmarks/math/grader", "mth", "@: 'mth' is unknown; did you mean 'math'?"),
         ("benchmarks/gpqa/recipe_stops", True, "@: only with grader math"),
         ("benchmarks/math/deeper", {"greedy": 64}, "@: 'greedy' is unknown"),
         ("benchmarks/math/deeper", {"temp_0.5": 16}, "@.temp_0.5: 16 must exceed the 16 samples of the other policies"),
@@ -328,15 +308,6 @@ def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
     assert smallest.boptr == BoptrOptions()
 
 
-def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
-    """The Snakefile reads it several times per job."""
-    heavy = ("numpy", "polars", "scipy", "torch", "sympy", "matplotlib")
-    code = "import sys; from searchlens.config import check; check.load(check.files())"
-    code += f"; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_exponents_of_the_q_channel_are_those_of_the_cohort() -> None:
     options = BoptrOptions(q_beta={"gpqa": 0.6, "math": 0.2}, draws=200)
     assert options.on(["gpqa", "aime"]) == BoptrOptions(q_beta={"gpqa": 0.6}, draws=200)
@@ -350,14 +321,9 @@ def test_an_exponent_that_is_not_set_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"boptr": 3}, "boptr: must be a mapping of keys (found 3)"),
-        ({"pools": {"few": "greedy"}}, "pools.few: must be a list (found 'greedy')"),
         ({"boptr": {"mu_without": 0.1}}, "boptr.mu_without: must be a list (found 0.1)"),
         ({"study": {"pairs": []}}, "study.benchmarks: is missing"),
         ({"equivalence": {}}, "equivalence.policies: is missing"),
-        ({"equivalence": {"policies": []}}, "equivalence.policies: "),
-        ({"pools": {16: []}}, "pools: key 16 must be a string; put it in quotes"),
-        ({"lock": date(2026, 1, 2)}, "lock: 2026-01-02 is a date; put it in quotes"),
         ({"lock": "a\ud800"}, r"lock: 'a\ud800' has half of a character; write the character itself"),
     ],
 )
@@ -369,13 +335,6 @@ def test_the_documented_cohort_file_can_be_read(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
     (tmp_path / "cohort.yaml").write_text(example)
     assert read_plan(tmp_path / "cohort.yaml").models["a"].batches == {"123": {"base": "a-base-123"}}
-
-
-def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("a: [1,")
-    with pytest.raises(InputError, match=r"broken\.yaml is not YAML"):
-        check.load([broken])
 
 
 def test_keys_that_are_there_twice_are_named_with_their_lines(tmp_path: Path) -> None:
@@ -488,16 +447,6 @@ def test_a_temperature_that_an_engine_would_change_is_refused(temperature: float
         with pytest.raises(InputError, match=r"temperature is .*; allowed: 0, or >= 0\.01, <= 100"):
             from_spec(name, spec)
     assert parse("temp_0.01").local.temperature == 0.01
-
-
-def test_the_file_that_is_merged_last_is_named(tmp_path: Path) -> None:
-    first, last = tmp_path / "first.yaml", tmp_path / "last.yaml"
-    first.write_text(yaml.safe_dump({**SMALLEST, "seed": -1, "samples": 0}))
-    last.write_text("seed: -2\n")
-    with pytest.raises(InputError) as error:
-        check.load([first, last])
-    assert f"{last}: seed: must be an integer, >= 0" in str(error.value)
-    assert f"{first}: samples: must be an integer, >= 1" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,6 @@ def inspect_logs(out: Path) -> None:  # noqa: PLR0915
 
 
 def write_lines(path: str, rows: list[dict[str, Any]]) -> None:
-    """JSON lines."""
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

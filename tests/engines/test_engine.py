@@ -234,18 +234,6 @@ def test_pad_that_ends_a_text_is_allowed(checkpoints: dict[str, Path], tmp_path:
     assert TransformersEngine(tmp_path).masked == ()
 
 
-def test_bfloat16(checkpoints: dict[str, Path]) -> None:
-    """Half the memory; log-probabilities near those of float32 for the same tokens."""
-    done = finish(TransformersEngine(checkpoints["llama"], dtype="bfloat16", max_rows=8), pool(max_tokens=8))
-    model = reference(checkpoints["llama"])
-    gaps = []
-    for request, completion in zip(pool(max_tokens=8), done, strict=True):
-        logits = logits_of(model, request.prompt, completion.tokens.tolist())
-        wanted = logits[np.arange(len(completion.tokens)), completion.tokens] - np.log(np.exp(logits).sum(1))
-        gaps += list(np.abs(completion.logprobs - wanted))
-    assert np.median(gaps) < 0.2
-
-
 def test_long_prefill_is_cut_into_parts(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on tokens per forward pass changes nothing else."""
     wanted = finish(engine, pool())

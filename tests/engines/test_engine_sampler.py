@@ -17,7 +17,6 @@ from searchlens.engines.base import Sampling  # noqa: E402
 VOCAB = 100
 CHAINS = {
     "plain": Sampling(1.0),
-    "cold": Sampling(0.3),
     "hot": Sampling(1.7),
     "greedy": Sampling(0.0),
     "greedy ignores filters": Sampling(0.0, top_k=3, min_p=0.5),
@@ -26,11 +25,9 @@ CHAINS = {
     "top-p after temperature": Sampling(0.6, top_p=0.9),
     "top-k": Sampling(1.0, top_k=7),
     "top-k one": Sampling(1.3, top_k=1),
-    "top-k of all": Sampling(1.0, top_k=VOCAB),
     "top-k beyond all": Sampling(1.0, top_k=10 * VOCAB),
     "min-p": Sampling(0.9, min_p=0.1),
     "typical": Sampling(1.0, typical_p=0.5),
-    "typical, wide": Sampling(1.2, typical_p=0.95),
     "typical before top-k": Sampling(1.0, typical_p=0.7, top_k=4),
     "top-k before top-p": Sampling(1.0, top_k=10, top_p=0.7),
     "min-p before top-p": Sampling(1.5, min_p=0.05, top_p=0.6),
@@ -44,7 +41,6 @@ CHAINS = {
 }
 PROMPT = (1, 5, 5, 9)
 GENERATED = (2, 2, 2, 9, 40)
-ALL = list(CHAINS.values())
 
 
 def logits_of(rows: int, scale: float = 2.0) -> np.ndarray:

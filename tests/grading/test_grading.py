@@ -212,12 +212,6 @@ def test_letters(text: str, expected: Extraction) -> None:
     assert CHOICE.extract(text, stopped=True) == expected
 
 
-def test_letters_are_judged_by_equality() -> None:
-    verdicts = CHOICE.grade([GradedPair("C", "C"), GradedPair("C", "A")])
-    assert [(verdict.correct, verdict.key) for verdict in verdicts] == [(True, "gold"), (False, "~A")]
-    assert CHOICE.reference(Question("q", "?", " c")) == "C"
-
-
 # ---- instructions
 
 CHECKED = Question("q", "List two.", "", {"count": {"n": 2, "separator": ", "}})
@@ -288,14 +282,6 @@ def test_a_grader_without_a_version_has_the_hash_of_its_file() -> None:
     assert Plain().version == f"Plain/{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"
 
 
-def test_an_unknown_kind_lists_the_known_ones() -> None:
-    with pytest.raises(
-        InputError,
-        match=r"grader 'essay' is unknown\. Known: choice, choice-narrow, ifeval, instructions, math, math-narrow, rec",
-    ):
-        grading.grader("essay")
-
-
 # ---- Tables of answers and of phrasings that the graders have to get right, in ``tests/data``
 #
 # ``answers.jsonl``: golds of all kinds, each with right answers in other spellings and with wrong answers that are
@@ -324,12 +310,6 @@ def misjudged() -> list[tuple[str, GradedPair]]:
         for (kind, pair, right), verdict in zip(CASES, verdicts, strict=True)
         if verdict.correct is not right
     ]
-
-
-def test_the_table_is_large_and_has_as_many_wrong_answers_as_right_ones() -> None:
-    right = sum(right for _, _, right in CASES)
-    assert len(CASES) == len(set(CASES)) >= 400
-    assert 0.4 < right / len(CASES) < 0.6
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in CASES}))
@@ -462,12 +442,6 @@ def test_equality() -> None:
     correct = {pair: verdict.correct for pair, verdict in zip(pairs, SIMPLERL.grade(pairs, workers=2), strict=True)}
     assert [pair for pair in EQUAL if correct[GradedPair(*pair)] is not True] == []
     assert [pair for pair in UNEQUAL if correct[GradedPair(*pair)] is not False] == []
-
-
-def test_its_leniency_is_its_own() -> None:
-    lenient = [GradedPair("0.5", "50"), GradedPair("100000", "100001")]
-    assert [verdict.correct for verdict in SIMPLERL.grade(lenient)] == [True, True]
-    assert [verdict.correct for verdict in Math().grade(lenient)] == [False, False]
 
 
 # ---- Golds of real benchmark files are right in other spellings, and wrong with a digit, sign, entry or row changed

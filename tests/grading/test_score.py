@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import Make, Patch, Raw
 from run_stages import analyse, landscape_cell, recovery_cell, score_cell
 from searchlens.analysis.points import operating_points
 from searchlens.analysis.pool import plain_votes
@@ -326,7 +326,7 @@ def test_policies_graded_apart_are_graded_as_together(tmp_path: Path) -> None:
         assert getattr(summary, name) == getattr(whole.summary, name)
 
 
-def test_a_cell_in_parts_is_written_as_in_one(sampled: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_in_parts_is_written_as_in_one(sampled: Grid, monkeypatch: Patch) -> None:
     """Memory is bounded by what is judged together; the file does not say how much that was."""
     manifests, output = sampled.manifests("toy-base", "sums"), sampled.scores("toy-base", "sums")
     whole, in_parts = pl.read_parquet(output), stage._parts
@@ -359,7 +359,7 @@ def write_tables(grid: Grid) -> None:
 
 
 @pytest.fixture
-def kept(raw: dict[str, Any], make_grid: Callable[[Mapping[str, Any]], Grid], sampled: Grid, tmp_path: Path) -> Grid:
+def kept(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> Grid:
     """A study that reads the recorded counts of the toy study."""
     record(sampled, tmp_path / "kept")
     study = {**raw["study"], "recorded_counts": "kept", "sample": []}
@@ -445,7 +445,6 @@ def test_boptr_repeats_the_warning_under_its_tables() -> None:
 
 
 CELL = ("toy-base", "sums")
-Make = Callable[[Mapping[str, Any]], Grid]
 
 
 def drawn(grid: Grid, output: Path) -> pl.DataFrame:
@@ -453,12 +452,12 @@ def drawn(grid: Grid, output: Path) -> pl.DataFrame:
     return pl.read_parquet(output)
 
 
-def of_size(raw: dict[str, Any], make_grid: Make, size: int, **changes: Any) -> Grid:
+def of_size(raw: Raw, make_grid: Make, size: int, **changes: Any) -> Grid:
     return make_grid({**raw, **changes, "study": {**raw["study"], "agreement": size}})
 
 
 def test_a_sample_is_judged_by_both_and_drawn_by_the_seed(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+    raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
     """Odd samples are right, all others hold another answer."""
     grid = of_size(raw, make_grid, 6)
@@ -483,9 +482,7 @@ def test_math_verify_alone_finds_answers_by_its_own_rules() -> None:
     assert found == list(texts.values())
 
 
-def test_cells_that_math_verify_cannot_judge_say_why(
-    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
-) -> None:
+def test_cells_that_math_verify_cannot_judge_say_why(raw: Raw, make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     assert sampled.study.agreement_cells == sampled.study.cells
     assert of_size(raw, make_grid, 0).study.without_agreement(*CELL) == "study.agreement is 0"
     raw["benchmarks"]["sums"]["grader"] = "choice"

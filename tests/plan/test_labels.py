@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Raw
+from conftest import Patch, Raw
 from searchlens.api.study import open_study
 from searchlens.cli.plan import answer
 from searchlens.cli.verify import set_cell_aside, unused
@@ -58,7 +58,7 @@ def sampled(study: Raw, make_grid: Make, start: Start) -> dict[str, Any]:
 def test_a_renamed_cell_has_its_samples_without_an_engine(
     sampled: Raw,
     make_grid: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     names: dict[str, str],
     cell: tuple[str, str] | None,
 ) -> None:
@@ -128,9 +128,7 @@ def test_samples_that_are_drawn_again_are_not_taken_from_the_name_before(sampled
 
 
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM])
-def test_samples_on_another_disk_are_copied(
-    sampled: Raw, make_grid: Make, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_samples_on_another_disk_are_copied(sampled: Raw, make_grid: Make, monkeypatch: Patch, number: int) -> None:
     link = os.link
 
     def refused(source: Path, target: Path) -> None:
@@ -146,7 +144,7 @@ def test_samples_on_another_disk_are_copied(
 
 
 def test_the_store_is_listed_once_and_only_if_something_is_missing(
-    sampled: Raw, make_grid: Make, monkeypatch: pytest.MonkeyPatch
+    sampled: Raw, make_grid: Make, monkeypatch: Patch
 ) -> None:
     """A look for every sample stream would take a network file system hours."""
     listed, every = [], Layout.every

@@ -28,7 +28,6 @@ from searchlens.search.driver import start
 from searchlens.search.policy import Policy, Texts, from_spec, parse
 from searchlens.search.task import Task
 from searchlens.store import layout, recorded_counts
-from searchlens.store.ranges import shards_of, uncovered
 
 ROOT = Path(__file__).parents[2]
 
@@ -427,12 +426,3 @@ def test_scoring_puts_the_parts_of_a_stream_together(
     assert scores.n_unique(["policy", "question", "sample"]) == scores.height
     kept = [json.loads(path.read_text())["generations"][0] for path in grid.manifests(*CELL)]
     assert [(one["start"], one["samples"]) for one in kept[:2]] == [(0, 2), (2, 4)]
-
-
-def test_a_gap_begins_where_the_part_begins(grid: Grid, publish: Callable[..., Any]) -> None:
-    generation = grid.jobs.generations(*CELL)[0]
-    folder = grid.folder(*CELL, generation.id)
-    publish(grid, *CELL, generation, 0, 3)
-    assert uncovered(shards_of(folder), 4, 2) == [(3, 4)]
-    assert uncovered(shards_of(folder), 3, 1) == []
-    assert uncovered(shards_of(folder), 8, 5) == [(5, 8)]

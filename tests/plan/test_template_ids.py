@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("tokenizers")
 
-import pytest
 import torch
 from safetensors.torch import save_file
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from conftest import Logged, Make, Patch, Raw
 from searchlens import sampling as stage
 from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError, Sampling
 from searchlens.errors import InputError, JobError
@@ -22,9 +23,6 @@ from searchlens.search.policy import Policy
 from searchlens.search.task import Candidate, Evaluator, Search, Task
 from searchlens.search.thoughts import ThoughtTree
 from searchlens.seeds import sample_seed
-
-Patch = pytest.MonkeyPatch
-Logged = pytest.LogCaptureFixture
 
 MODEL = Path(__file__).parents[2] / "resources" / "zoo" / "micro-1m-base"
 CELL = ("toy-base", "sums")
@@ -108,7 +106,7 @@ def start(monkeypatch: Patch) -> Start:
 
 
 @pytest.fixture
-def study(raw: dict[str, Any]) -> dict[str, Any]:
+def study(raw: Raw) -> dict[str, Any]:
     """Three policies and greedy on six questions; every question a chunk of its own."""
     raw["checkpoints"]["toy-base"] = {"path": str(MODEL), "engine": "vllm"}
     return raw | {"chunk_samples": 4}
@@ -132,10 +130,7 @@ def sidecars(grid: Grid) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((grid.layout.results / "generations").glob("*/*/*/*.json"))]
 
 
-Make = Callable[[dict[str, Any]], Grid]
-
-
-def test_one_run_of_the_driver_serves_the_pool(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_one_run_of_the_driver_serves_the_pool(study: Raw, make_grid: Make, start: Start) -> None:
     """No barrier between chunks or policies: everything is alive at once, and nothing is asked for twice."""
     engine = Scripted()
     start(engine)
@@ -145,16 +140,14 @@ def test_one_run_of_the_driver_serves_the_pool(study: dict[str, Any], make_grid:
     assert engine.closed
 
 
-def test_where_an_engine_repeats_chunks_are_sampled_one_by_one(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_where_an_engine_repeats_chunks_are_sampled_one_by_one(study: Raw, make_grid: Make, start: Start) -> None:
     engine = Scripted(repeatable=True)
     start(engine)
     sample(make_grid(study))
     assert (engine.clears, engine.most) == (CHUNKS, 4)
 
 
-def test_the_order_of_completion_does_not_show(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_the_order_of_completion_does_not_show(study: Raw, make_grid: Make, start: Start) -> None:
     first, other = make_grid(study), make_grid(study | {"results": "other"})
     start(Scripted(), Scripted(order=lambda waiting: waiting // 2))
     sample(first)
@@ -162,7 +155,7 @@ def test_the_order_of_completion_does_not_show(study: dict[str, Any], make_grid:
     assert {one["sha256"] for one in sidecars(first)} == {one["sha256"] for one in sidecars(other)}
 
 
-def test_shards_are_published_as_soon_as_they_are_whole(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_shards_are_published_as_soon_as_they_are_whole(study: Raw, make_grid: Make, start: Start) -> None:
     """In order of completion the first policy is there after its 24 samples, while the others wait."""
     grid, engine = make_grid(study), Scripted()
     seen: list[tuple[int, int]] = []
@@ -174,7 +167,7 @@ def test_shards_are_published_as_soon_as_they_are_whole(study: dict[str, Any], m
 
 
 def test_the_longest_search_starts_first_and_equal_ones_in_their_order(
-    study: dict[str, Any], make_grid: Make, start: Start
+    study: Raw, make_grid: Make, start: Start
 ) -> None:
     """By the tokens that a run is expected to draw: what starts last ends last, alone."""
     spec = {"controller": "power", "local": {"temperature": 0.5}}
@@ -197,9 +190,7 @@ def test_the_longest_search_starts_first_and_equal_ones_in_their_order(
     assert list(first) == sorted(first, key=first.__getitem__), "plain policies in the order of the configuration"
 
 
-def test_two_chunks_under_way_share_by_tokens(
-    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: Patch
-) -> None:
+def test_two_chunks_under_way_share_by_tokens(study: Raw, make_grid: Make, start: Start, monkeypatch: Patch) -> None:
     """Two policies on one question with one sample each of a, b in the order a1 b1 a2 b2, by hand."""
     study |= {"samples": 2, "budgets": [1, 2], "references": [], "default_policy": "temp_0.5"}
     study["pools"]["three"] = ["temp_0.5", "topp0.9_t0.7"]
@@ -219,7 +210,7 @@ def test_two_chunks_under_way_share_by_tokens(
 
 
 def test_a_dead_engine_loses_no_finished_chunk_and_the_next_run_goes_on(
-    study: dict[str, Any], make_grid: Make, start: Start
+    study: Raw, make_grid: Make, start: Start
 ) -> None:
     whole, grid = make_grid(study | {"results": "whole"}), make_grid(study)
     again = Scripted()
@@ -235,9 +226,7 @@ def test_a_dead_engine_loses_no_finished_chunk_and_the_next_run_goes_on(
     assert {one["sha256"] for one in sidecars(grid)} == {one["sha256"] for one in sidecars(whole)}
 
 
-def test_chunks_of_an_unfinished_shard_are_kept(
-    study: dict[str, Any], make_grid: Make, start: Start, caplog: Logged
-) -> None:
+def test_chunks_of_an_unfinished_shard_are_kept(study: Raw, make_grid: Make, start: Start, caplog: Logged) -> None:
     caplog.set_level("INFO")
     grid, again = make_grid(study), Scripted()
     start(Scripted(dies=OSError("lost"), at=22), again)
@@ -252,7 +241,7 @@ def test_chunks_of_an_unfinished_shard_are_kept(
 
 
 def test_a_job_killed_before_publishing_needs_no_engine(
-    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: Patch
+    study: Raw, make_grid: Make, start: Start, monkeypatch: Patch
 ) -> None:
     grid = make_grid(study)
     start(Scripted())
@@ -266,7 +255,7 @@ def test_a_job_killed_before_publishing_needs_no_engine(
 
 
 def test_memory_that_is_short_at_the_start_is_tried_once_with_half_the_rows(
-    study: dict[str, Any], make_grid: Make, start: Start, caplog: Logged
+    study: Raw, make_grid: Make, start: Start, caplog: Logged
 ) -> None:
     study["checkpoints"]["toy-base"]["max_rows"] = 100
     rows = start(EngineMemoryError("no room for keys and values", 100), Scripted())
@@ -275,9 +264,7 @@ def test_memory_that_is_short_at_the_start_is_tried_once_with_half_the_rows(
     assert "out of memory with 100 rows (no room for keys and values): trying again with 50" in caplog.text
 
 
-def test_memory_that_runs_out_in_a_step_costs_no_finished_chunk(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_memory_that_runs_out_in_a_step_costs_no_finished_chunk(study: Raw, make_grid: Make, start: Start) -> None:
     first, second = Scripted(dies=EngineMemoryError("out of memory", 64), at=30), Scripted()
     assert start(first, second) == []
     sample(make_grid(study))
@@ -286,7 +273,7 @@ def test_memory_that_runs_out_in_a_step_costs_no_finished_chunk(
 
 @pytest.mark.parametrize(("engine", "says"), [("transformers", r"max_rows;"), ("vllm", r"max_rows or .*_utilization;")])
 def test_memory_that_is_short_again_is_an_error_that_says_what_to_set(
-    study: dict[str, Any], make_grid: Make, start: Start, engine: str, says: str
+    study: Raw, make_grid: Make, start: Start, engine: str, says: str
 ) -> None:
     study["checkpoints"]["toy-base"]["engine"] = engine
     rows = start(EngineMemoryError("short", 64), Scripted(dies=EngineMemoryError("short", 32), at=9))
@@ -312,9 +299,7 @@ def test_the_embedded_engine_says_that_memory_ran_out(monkeypatch: Patch, kind: 
     assert error.value.max_rows == 64
 
 
-def test_a_request_that_the_engine_gives_up_fails_its_run_alone(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_a_request_that_the_engine_gives_up_fails_its_run_alone(study: Raw, make_grid: Make, start: Start) -> None:
     grid = make_grid(study | {"failed_share": 0.25})
     start(Scripted(refused=[5]))
     sample(grid)
@@ -325,7 +310,7 @@ def test_a_request_that_the_engine_gives_up_fails_its_run_alone(
     assert frame.height == RUNS
 
 
-def test_too_many_of_them_end_the_job(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_too_many_of_them_end_the_job(study: Raw, make_grid: Make, start: Start) -> None:
     start(Scripted(refused=[5]))
     says = r"1 searches of temp_0\.5 failed; sums question q1, run 1: RequestError: aborted"
     with pytest.raises(JobError, match=says):
@@ -346,7 +331,7 @@ def test_too_many_of_them_end_the_job(study: dict[str, Any], make_grid: Make, st
     ],
 )
 def test_a_tokenizer_of_another_model_is_refused_before_the_engine_starts(
-    study: dict[str, Any],
+    study: Raw,
     make_grid: Make,
     start: Start,
     tmp_path: Path,
@@ -365,7 +350,7 @@ def test_a_tokenizer_of_another_model_is_refused_before_the_engine_starts(
     assert rows == []
 
 
-def searched(study: dict[str, Any], **policies: Any) -> dict[str, Any]:
+def searched(study: Raw, **policies: Any) -> dict[str, Any]:
     """The study with these searches on Base."""
     study["policies"] |= policies
     study["pools"]["searches"] = list(policies)
@@ -398,7 +383,7 @@ ASKING = {"name": "self_evaluation", "right": " is", "wrong": " not"}
     ],
 )
 def test_a_policy_that_the_vocabulary_does_not_serve_is_refused_before_the_engine_starts(
-    study: dict[str, Any], make_grid: Make, start: Start, policy: dict[str, Any], says: str
+    study: Raw, make_grid: Make, start: Start, policy: dict[str, Any], says: str
 ) -> None:
     rows = start()
     with pytest.raises(InputError) as error:
@@ -407,7 +392,7 @@ def test_a_policy_that_the_vocabulary_does_not_serve_is_refused_before_the_engin
     assert rows == []
 
 
-def test_the_question_of_an_evaluator_must_fit_too(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_the_question_of_an_evaluator_must_fit_too(study: Raw, make_grid: Make, start: Start) -> None:
     """The question stands behind a whole candidate, and its answer behind that: exactly so much room is enough."""
     mine = {"controller": "thought_tree", "evaluator": ASKING | {"question": " is is"}}
     grid = make_grid(searched(study, mine=mine))
@@ -448,7 +433,7 @@ def good(tokens: Sequence[int] = (7, 8), **other: Any) -> Candidate:
     ],
 )
 def test_a_controller_that_returns_no_samples_fails_its_run_alone(
-    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: Patch, returned: Any, reason: str
+    study: Raw, make_grid: Make, start: Start, monkeypatch: Patch, returned: Any, reason: str
 ) -> None:
     """A user's own controller: its reason is kept with what it cost, every other sample is there."""
 
@@ -472,7 +457,7 @@ def test_a_controller_that_returns_no_samples_fails_its_run_alone(
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_prompt_that_does_not_fit_is_found_before_anything_is_sampled(
-    study: dict[str, Any], make_grid: Make, start: Start, declared: bool
+    study: Raw, make_grid: Make, start: Start, declared: bool
 ) -> None:
     """A declared context is checked before weights are loaded."""
     engine = Scripted(max_model_len=10)

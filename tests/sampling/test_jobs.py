@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from conftest import micro_study, write_config
+from conftest import Patch, Raw, micro_study, write_config
 from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.config.sampled import CheckpointSpec, VllmSpec
@@ -57,9 +57,7 @@ def telling(engine: Scripted, notice: Notice, at: int, error: BaseException | No
     return engine
 
 
-def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_the_chunk_under_way_is_finished_and_no_other_is_begun(study: Raw, make_grid: Make, start: Start) -> None:
     """One chunk after the other, of four samples: stopped in the second it keeps 2, and the next run draws the rest."""
     grid, notice, again = make_grid(study), Notice(), Scripted(repeatable=True)
     start(telling(Scripted(repeatable=True), notice, 5), again)
@@ -72,7 +70,7 @@ def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
     assert len(again.asked) == RUNS - 8 and len(sidecars(grid)) == 4
 
 
-def test_where_chunks_share_a_run_whole_ones_are_kept(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_where_chunks_share_a_run_whole_ones_are_kept(study: Raw, make_grid: Make, start: Start) -> None:
     """The grace ends in the 50th run: twelve chunks of four are whole."""
     grid, notice, again = make_grid(study), Notice(), Scripted()
     start(telling(Scripted(), notice, 50, GraceExpired()), again)
@@ -82,9 +80,7 @@ def test_where_chunks_share_a_run_whole_ones_are_kept(study: dict[str, Any], mak
     assert len(again.asked) == RUNS - 48
 
 
-def test_an_engine_that_the_signal_took_first_is_no_failure(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_an_engine_that_the_signal_took_first_is_no_failure(study: Raw, make_grid: Make, start: Start) -> None:
     """Schedulers signal all processes of a job, and the workers of an engine do not wait."""
     grid, notice = make_grid(study), Notice()
     start(telling(Scripted(), notice, 9, RuntimeError("worker died")))
@@ -93,16 +89,14 @@ def test_an_engine_that_the_signal_took_first_is_no_failure(
     assert len(chunks(grid)) == 2
 
 
-def test_a_notice_that_comes_too_late_stops_nothing(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_a_notice_that_comes_too_late_stops_nothing(study: Raw, make_grid: Make, start: Start) -> None:
     grid, notice = make_grid(study), Notice()
     start(telling(Scripted(), notice, RUNS - 1))
     sample(grid, notice)
     assert not any(any(grid.missing(pool)) for pool in grid.jobs.pools(*CELL))
 
 
-def test_a_job_that_was_stopped_before_it_began_starts_no_engine(
-    study: dict[str, Any], make_grid: Make, start: Start
-) -> None:
+def test_a_job_that_was_stopped_before_it_began_starts_no_engine(study: Raw, make_grid: Make, start: Start) -> None:
     rows = start()
     with pytest.raises(JobStoppedError, match=f"has {RUNS} samples left"):
         sample(make_grid(study), Notice("SIGUSR1"))
@@ -110,7 +104,7 @@ def test_a_job_that_was_stopped_before_it_began_starts_no_engine(
 
 
 def test_what_is_written_at_the_end_is_not_broken_off(
-    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+    study: Raw, make_grid: Make, start: Start, monkeypatch: Patch
 ) -> None:
     """By then the timer of the grace has stopped."""
     grid, engine, timers = make_grid(study), Scripted(), list[float]()
@@ -222,7 +216,7 @@ class Twins:
 
 
 @pytest.fixture(params=[True, False], ids=["by chunk", "one run"])
-def twins(study: dict[str, Any], make_grid: Make, start: Start, request: pytest.FixtureRequest) -> Iterator[Twins]:
+def twins(study: Raw, make_grid: Make, start: Start, request: pytest.FixtureRequest) -> Iterator[Twins]:
     made = Twins(make_grid(study), repeatable=request.param)
     yield made
     for job in made.jobs:
@@ -235,7 +229,7 @@ def content(grid: Grid) -> set[str]:
 
 
 @pytest.fixture
-def undisturbed(study: dict[str, Any], make_grid: Make, start: Start) -> set[str]:
+def undisturbed(study: Raw, make_grid: Make, start: Start) -> set[str]:
     """Content that one job alone makes."""
     grid = make_grid(study | {"results": "undisturbed"})
     start(Scripted())
@@ -279,7 +273,7 @@ def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) ->
 
 
 def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(
-    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+    study: Raw, make_grid: Make, start: Start, monkeypatch: Patch
 ) -> None:
     """Another job has set it aside."""
     grid = make_grid(study)
@@ -298,7 +292,7 @@ def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(
 
 
 def test_a_shard_that_is_set_aside_while_the_job_runs_is_made_again_by_it(
-    study: dict[str, Any], make_grid: Make, start: Start
+    study: Raw, make_grid: Make, start: Start
 ) -> None:
     """Another job that repairs took it for the damaged one before it."""
     grid, engine = make_grid(study), Scripted(repeatable=True)
@@ -390,7 +384,7 @@ Begin = Callable[[int], tuple[str, subprocess.Popen[str]]]
 
 
 @pytest.fixture
-def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+def begin(tmp_path: Path, monkeypatch: Patch) -> Iterator[Begin]:
     """Start a job that sees this many GPUs, and wait until it has taken one; return the GPU and the process."""
     (tmp_path / "torch.py").write_text("class cuda: pass")  # importing the real one takes a job seconds
     environment = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
@@ -426,9 +420,7 @@ def test_jobs_take_the_gpu_that_fewest_have_taken(begin: Begin) -> None:
 @pytest.mark.parametrize(
     ("variable", "gpus"), [(None, ["0", "1", "2"]), ("4,2, 7", ["4", "2", "7"]), ("3,-1,5", ["3"])]
 )
-def test_gpus_have_the_names_that_they_are_shown_by(
-    monkeypatch: pytest.MonkeyPatch, variable: str | None, gpus: list[str]
-) -> None:
+def test_gpus_have_the_names_that_they_are_shown_by(monkeypatch: Patch, variable: str | None, gpus: list[str]) -> None:
     """If a user makes three of eight GPUs visible, jobs use these three; CUDA sees no GPU after a -1."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: len(gpus))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -438,7 +430,7 @@ def test_gpus_have_the_names_that_they_are_shown_by(
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_a_single_gpu_is_not_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int) -> None:
+def test_a_single_gpu_is_not_chosen(monkeypatch: Patch, tmp_path: Path, gpus: int) -> None:
     """The job of a scheduler sees one GPU, and keeps the name that the scheduler gave it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
@@ -452,7 +444,7 @@ def test_a_single_gpu_is_not_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ("device", "parallel", "takes"), [("cuda", 1, True), ("auto", 1, True), ("cuda", 2, False), ("cpu", 1, False)]
 )
 def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
-    monkeypatch: pytest.MonkeyPatch, device: str, parallel: int, takes: bool
+    monkeypatch: Patch, device: str, parallel: int, takes: bool
 ) -> None:
     """An engine over several GPUs uses all visible ones, and one on a CPU none."""
     calls: list[str] = []

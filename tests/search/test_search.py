@@ -155,11 +155,6 @@ def test_garbage_is_looked_for_rarely_while_searches_live_and_then_as_before() -
         gc.set_threshold(*before)
 
 
-def test_refused_request_ends_the_run() -> None:
-    with pytest.raises(InputError, match="refused"):
-        list(run([(0, chain(20, 2)), (1, chain(13, 1))], Echo()))
-
-
 def test_asking_for_nothing_and_returning_nothing() -> None:
     def idle() -> Search:
         assert (yield []) == []
@@ -257,46 +252,28 @@ def test_calls_run_outside_and_come_back_in_their_place() -> None:
     assert isinstance(outcomes["broken"], Failure) and "ZeroDivisionError" in outcomes["broken"].reason
 
 
-def test_an_endless_controller_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "MOST_ASKS", 50)
+@pytest.mark.parametrize(
+    ("asks", "limit", "usage", "reason"),
+    [
+        ([request(1)], "MOST_ASKS", Usage(50, 50, 50, 0), "it has asked for 51 requests; the limit is 50"),
+        ([request(1)], "MOST_GENERATED", Usage(51, 51, 51, 0), "51 tokens were generated for it; the limit is 50"),
+        ([Call(lambda: 1)], "MOST_ASKS", Usage(), "it has asked for 51 requests; the limit is 50"),
+        ([], "MOST_ASKS", Usage(), "it has asked for 51 requests; the limit is 50"),
+    ],
+)
+def test_an_endless_controller_is_ended(
+    monkeypatch: pytest.MonkeyPatch, asks: list[Any], limit: str, usage: Usage, reason: str
+) -> None:
+    """Calls, and asking for nothing, cost the engine nothing, and would go on forever."""
+    monkeypatch.setattr(driver, limit, 50)
 
     def endless() -> Search:
         while True:
-            yield [request(1)]
+            yield asks
 
     outcomes = dict(run([(0, endless()), (1, chain(20, 2))], Echo()))
-    assert outcomes[0] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50", Usage(50, 50, 50, 0))
+    assert outcomes[0] == Failure(f"RuntimeError: {reason}", usage)
     assert tokens(outcomes[1]) == [[20, 21]]
-
-
-def test_so_is_one_that_asks_for_calls_or_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither costs the engine anything, and both would go on forever."""
-
-    monkeypatch.setattr(driver, "MOST_ASKS", 50)
-
-    def calling() -> Search:
-        while True:
-            yield [Call(lambda: 1)]
-
-    def idle() -> Search:
-        while True:
-            yield []
-
-    outcomes = dict(run([(0, calling()), (1, idle()), (2, chain(20, 2))], Echo()))
-    for key in (0, 1):
-        assert outcomes[key] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50")
-    assert tokens(outcomes[2]) == [[20, 21]]
-
-
-def test_one_that_draws_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "MOST_GENERATED", 9)
-
-    def endless() -> Search:
-        while True:
-            yield [request(1)]
-
-    outcomes = dict(run([(0, endless())], Echo()))
-    assert "10 tokens were generated for it" in outcomes[0].reason  # type: ignore[union-attr]
 
 
 def test_earlier_controllers_have_priority() -> None:

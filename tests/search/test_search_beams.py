@@ -18,12 +18,8 @@ from searchlens.errors import InputError  # noqa: E402
 from searchlens.search.driver import Result, run  # noqa: E402
 from searchlens.search.evaluators import Verifier, evaluator  # noqa: E402
 from searchlens.search.policy import Policy, from_spec  # noqa: E402
-from searchlens.search.task import EMPTY  # noqa: E402
-from searchlens.search.thoughts import Path as Thread  # noqa: E402
-from searchlens.search.thoughts import Thoughts  # noqa: E402
-from searchlens.seeds import child  # noqa: E402
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts  # noqa: E402
-from toy_searches import STEP, TASK, assert_plain, found, texts  # noqa: E402
+from toy_searches import TASK, assert_plain, found, texts  # noqa: E402
 
 VOCAB = 50
 
@@ -169,13 +165,6 @@ def test_candidates_of_a_token_beam() -> None:
     assert max(len(one.prefix) for one in engine.requests) < TASK.max_tokens
 
 
-def test_token_beam_is_the_same_whatever_the_seed() -> None:
-    """Only a seedless search may be read as one result."""
-    model, mine = ToyModel.random(2, vocab_size=12), policy("beam")
-    first, second = (texts(found(TASK._replace(seed=seed), mine, ToyEngine(model))) for seed in (1, 2))
-    assert first == second
-
-
 def test_beam_wider_than_the_vocabulary_is_refused() -> None:
     """Five tokens allow two paths; a third needs a sixth token."""
     model = ToyModel.random(2, vocab_size=5)
@@ -221,11 +210,6 @@ def test_subtrees_do_not_see_each_other() -> None:
     assert asked[0] < asked[1]
 
 
-def test_width_must_be_a_multiple_of_expand() -> None:
-    with pytest.raises(InputError, match="width 4 is no multiple of expand 3"):
-        policy("step_beam", width=4, expand=3)
-
-
 # ---- Tree of Thoughts against a plain sequential implementation, and its edges: ends, duplicates, too few paths
 
 
@@ -246,19 +230,6 @@ def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth:
     tasks = [TASK._replace(seed=seed) for seed in range(10)]
     model = ToyModel.random(b, vocab_size=6, eos=-0.5)
     assert_plain(thoughts_of(width=b, children=k, depth=depth), model, tasks, max_rows=17)
-
-
-def test_requests_are_thoughts_with_the_local_policy() -> None:
-    engine = ToyEngine(ToyModel.random(2, vocab_size=6, eos=-3.0))
-    mine = thoughts_of(width=2, children=3, depth=4)
-    found(TASK, mine, engine)
-    assert {one.sampling for one in engine.requests} == {mine.local}
-    assert {one.prompt for one in engine.requests} == {TASK.prompt}
-    assert len({one.seed for one in engine.requests}) == len(engine.requests)
-    for one in engine.requests:
-        room = TASK.max_tokens - len(one.prefix)
-        assert one.max_tokens == (min(4, room) if one.stop_ids == (STEP, EOS) else room)
-    assert [len(one.prefix) for one in engine.requests[:4]][:3] == [0, 0, 0]
 
 
 def always(model: ToyModel, text: Sequence[int], prompt: Sequence[int]) -> ToyModel:
@@ -304,12 +275,3 @@ def test_a_narrow_tree_is_found_again_in_a_wide_one() -> None:
     found(TASK, thoughts_of(width=2, children=2, depth=3), narrow)
     found(TASK, thoughts_of(width=100, children=3, depth=3), wide)
     assert {(one.prefix, one.seed) for one in narrow.requests} <= {(one.prefix, one.seed) for one in wide.requests}
-
-
-def test_places_of_children() -> None:
-    tree = Thoughts(TASK, thoughts_of(), evaluator(thoughts_of().evaluator))
-    parents = [Thread(EMPTY, (0,)), Thread(EMPTY, (1,)), Thread(EMPTY, (0,))]
-    growth = tree.think(parents)
-    seeds = [ask.seed for ask in next(growth) if isinstance(ask, Request)]
-    places = [(0, 0), (1, 0), (0, 1)]
-    assert seeds == [child(TASK.seed, "thought", *place) for place in places]

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import chisquare
 
 from plain_draws import one_by_one, plain_draw
-from searchlens.engines.base import Completion, Given, Request, Sampling
+from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.search.components import Blocks, Component
 from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.policy import Policy, from_spec
@@ -367,14 +367,6 @@ def test_a_ratio_that_is_not_a_number_fails_the_sample(mode: str) -> None:
     assert outcome.reason == "ValueError: the acceptance ratio of a proposal is not a number"
 
 
-def test_the_enumerable_model_scores_texts_as_it_enumerates_them() -> None:
-    """Log p of the tokens of a text adds up to that of the text."""
-    model = ToyModel.random(4, vocab_size=4)
-    texts = enumerate_texts(model, (1, 2), 3)
-    scores = ToyEngine(model).score([Given((1, 2), text) for text in texts])
-    assert [float(np.exp(score.sum())) for score in scores] == pytest.approx(list(texts.values()), rel=1e-5)
-
-
 # ---- Other samplers of p^alpha: laws, costs, and what they refuse
 
 
@@ -476,9 +468,3 @@ def test_entropy_cuts_are_rejected_early_without_another_text() -> None:
     assert [end.details["accepted"] for end in early] == [end.details["accepted"] for end in whole]
     assert sum(end.details["rejected_early"] for end in early) > 20
     assert engine.generated < deaf.generated
-
-
-def test_power_without_entropy_cuts_resolves_as_before() -> None:
-    """So that its ids stay."""
-    assert "cut" not in power("plain").controller.resolved()
-    assert policy_of({"name": "power", "cut": "entropy"}).controller.resolved()["cut"] == "entropy"

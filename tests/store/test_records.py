@@ -28,7 +28,7 @@ from searchlens.plan import Grid
 from searchlens.reporting.tables.samples import provenance as provenance_table
 from searchlens.reporting.tables.study import StudyContext
 from searchlens.reporting.tables.table import write
-from searchlens.store import frames, inputs, provenance, ranges, recorded_counts, traces, yaml_text
+from searchlens.store import inputs, provenance, ranges, recorded_counts, traces, yaml_text
 from searchlens.store.columns import PLAIN, TRACES
 from searchlens.store.files import digest
 from searchlens.store.layout import Layout
@@ -155,20 +155,6 @@ def test_graders_differ_only_where_it_is_certain() -> None:
     assert str(math) == "the grader math in version 1"
     assert str(Judge("math")) == "the grader math in version (not stated)"
     assert Judge.of({"grader": vars(math)}, "other") == math and Judge.of({}, "other") == Judge("other")
-
-
-def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """It is absent or damaged."""
-    path = tmp_path / "a.parquet"
-    with pytest.raises(InputError, match=r"a\.parquet does not exist") as error:
-        frames.read_frame(path, "score")
-    assert error.value.hint == "`searchlens run` makes it, or its stage alone: `searchlens score`"
-    frames.write_frame(pl.DataFrame({"a": [1, 2, 3]}), path, 2)
-    assert frames.read_frame(path, "score")["a"].to_list() == [1, 2, 3]
-
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"a\.parquet is not readable Parquet"):
-        frames.read_frame(path, "score")
 
 
 def read_again(frame: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import some_samples
-from searchlens.cli.verify import set_cell_aside, unused
+from conftest import Make, Raw, some_samples
+from searchlens.cli.verify import unused
 from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.store import files, shards
@@ -27,21 +27,6 @@ CELL = ("toy-base", "sums")
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 """Each page is compressed by itself."""
 Publish = Callable[..., shards.Shard]
-
-
-def test_the_first_16_of_64_are_the_16(grid: Grid, publish: Publish) -> None:
-    """Extending a stream adds ranges; its prefix is truly the prefix."""
-    generation = grid.jobs.generations(*CELL)[0]
-    folder = grid.folder(*CELL, generation.id)
-    publish(grid, *CELL, generation, 0, 16)
-    sixteen = shards.read_generation(folder, 16)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    publish(grid, *CELL, generation, 16, 64)
-    sixty_four = shards.read_generation(folder, 64)
-    assert (
-        sixty_four.filter(pl.col("sample") < 16).sort("question", "sample").equals(sixteen.sort("question", "sample"))
-    )
-    assert {name: (folder / name).read_bytes() for name in before} == before
 
 
 def test_the_same_samples_give_the_same_bytes(grid: Grid, tmp_path: Path) -> None:
@@ -97,26 +82,6 @@ def other_byte(content: bytes) -> bytes:
     return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
-@pytest.mark.parametrize("change", [lambda content: content[:-10], other_byte, None], ids=["cut", "changed", "missing"])
-def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(
-    grid: Grid, publish: Publish, change: Callable[[bytes], bytes] | None
-) -> None:
-    sound, harmed = grid.jobs.generations(*CELL)[:2]
-    publish(grid, *CELL, sound)
-    shard = publish(grid, *CELL, harmed)
-    if change:
-        shard.path.write_bytes(change(shard.path.read_bytes()))
-    else:
-        shard.path.unlink()
-    (why,) = (why for _, why in shards.verify(grid.layout) if why)
-    assert str(shard.path) in why
-    (reread,) = [s for s in shards_of(shard.path.parent) if s.path == shard.path]
-    with pytest.raises(InputError) as error:
-        shards.read(reread, harmed.id)
-    assert str(shard.path) in str(error.value)
-    assert "`searchlens run` samples damaged shards again" in str(error.value)
-
-
 def test_verify_accepts_a_copy_and_notes_its_times(grid: Grid, publish: Publish) -> None:
     shard = publish(grid, *CELL, grid.jobs.generations(*CELL)[0])
     os.utime(shard.path, (1, 1))
@@ -136,20 +101,7 @@ def test_a_temporary_name_is_no_parquet_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_setting_aside_keeps_the_files(grid: Grid, publish: Publish) -> None:
-    generations = grid.jobs.generations(*CELL)
-    for generation in generations:
-        publish(grid, *CELL, generation)
-    _, moved = set_cell_aside(grid, *CELL, "temp_0.5")
-    assert len(moved) == 2
-    assert all(path.exists() for path in moved)
-    lacking = [bool(uncovered(shards_of(grid.folder(*CELL, g.id)), g.samples)) for g in generations]
-    assert lacking == [True, False, False, False]
-
-
-def test_prune_lists_what_no_configuration_names(
-    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], publish: Publish
-) -> None:
+def test_prune_lists_what_no_configuration_names(raw: Raw, make_grid: Make, publish: Publish) -> None:
     before = make_grid(raw)
     for generation in before.jobs.generations(*CELL):
         publish(before, *CELL, generation)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import polars as pl
 import pytest
 import torch
 
-from conftest import word_tokenizer
+from conftest import Logged, Make, Patch, Raw, word_tokenizer
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli import plan
@@ -33,7 +32,6 @@ from searchlens.plan import Grid, pins
 from searchlens.sampling import generate
 from searchlens.store.specials import Specials
 
-Make = Callable[[dict[str, Any]], Grid]
 WORDS = ["<s>", "<end>", "<im_end>", "<pad>", "?", *(f"w{i}" for i in range(25))]
 BOS, END, IM_END, PAD, COUNT, ROWS = 0, 1, 2, 3, 30, 40
 """The tokenizer has ``COUNT`` tokens, the embedding ``ROWS`` rows."""
@@ -61,7 +59,7 @@ def edit(path: Path, **changes: Any) -> None:
 
 
 @pytest.fixture
-def study(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+def study(raw: Raw, tmp_path: Path) -> dict[str, Any]:
     """The toy study with checkpoints that can be sampled."""
     for place, side in enumerate(("base", "rl")):
         shutil.rmtree(tmp_path / side)
@@ -113,7 +111,7 @@ def test_ends_and_pads_are_those_of_all_files(tmp_path: Path, files: Any, ends: 
 @pytest.mark.parametrize("value", ["1", [0, [5]], True, 1.0, COUNT, [END, COUNT], {"id": 1}])
 @pytest.mark.parametrize("name", ["config", "generation_config"])
 def test_an_end_that_is_no_id_is_one_clear_line(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path, name: str, value: Any
+    study: Raw, make_grid: Make, tmp_path: Path, name: str, value: Any
 ) -> None:
     edit(tmp_path / "base" / f"{name}.json", eos_token_id=value)
     with pytest.raises(
@@ -123,7 +121,7 @@ def test_an_end_that_is_no_id_is_one_clear_line(
 
 
 def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path
+    study: Raw, make_grid: Make, tmp_path: Path
 ) -> None:
     for name in ("config", "generation_config"):
         edit(tmp_path / f"base/{name}.json", eos_token_id=...)
@@ -138,7 +136,7 @@ def test_a_checkpoint_without_an_end_is_refused_unless_the_study_names_one(
     assert all(g.spec["ends"]["stops"] == [END, "<im_end>"] for g in grid.jobs.generations("toy-base", "sums"))
 
 
-def test_files_that_disagree_are_named(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_files_that_disagree_are_named(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     edit(tmp_path / "rl/tokenizer_config.json", eos_token="<im_end>")
     (note,) = check(make_grid(study))["notes"]
     assert note.startswith(
@@ -203,7 +201,7 @@ def test_ids_that_the_tokenizer_does_not_use_are_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("changes", [{"added_tokens": None}, {"model": {"type": "Foo", "vocab": {"a": 0}}}])
 def test_a_tokenizer_that_cannot_be_read_is_one_line(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path, changes: dict[str, Any]
+    study: Raw, make_grid: Make, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     for name in ("config", "generation_config"):
         edit(tmp_path / f"rl/{name}.json", eos_token_id=None if "model" in changes else END)
@@ -225,7 +223,7 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
     ids=["the order of ends", "a pad that is the end"],
 )
 def test_what_changes_no_draw_is_no_part_of_the_id(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path, file: str, key: str, values: tuple[Any, Any]
+    study: Raw, make_grid: Make, tmp_path: Path, file: str, key: str, values: tuple[Any, Any]
 ) -> None:
     """Trainers write a pad where there was none."""
     edit(tmp_path / "rl/config.json", pad_token_id=None)
@@ -236,7 +234,7 @@ def test_what_changes_no_draw_is_no_part_of_the_id(
     assert ids[0] == ids[1]
 
 
-def test_an_edit_of_the_ends_samples_that_model_again(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_an_edit_of_the_ends_samples_that_model_again(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     for checkpoint in ("toy-base", "toy-rl"):
         sample(make_grid(study), checkpoint)
     assert to_make(make_grid(study)) == {"toy-base": 0, "toy-rl": 0}
@@ -249,7 +247,7 @@ def test_an_edit_of_the_ends_samples_that_model_again(study: dict[str, Any], mak
     assert to_make(make_grid(study)) == {"toy-base": 0, "toy-rl": 0}
 
 
-def as_a_trainer_writes(study: dict[str, Any], folder: Path) -> None:
+def as_a_trainer_writes(study: Raw, folder: Path) -> None:
     """Equal weights of a family whose Base ends and pads at one token, and whose RL ends at another."""
     for side, eos in (("base", "<|endoftext|>"), ("rl", "<|im_end|>")):
         write(folder / side)
@@ -263,7 +261,7 @@ def as_a_trainer_writes(study: dict[str, Any], folder: Path) -> None:
 
 
 def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
-    study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Raw, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     study["checkpoints"] = {f"toy-{side}": {"hub": f"org/{side}"} for side in ("base", "rl")}
@@ -318,7 +316,7 @@ def test_rows_without_a_token_are_never_drawn_and_have_no_probability(tmp_path: 
             assert np.allclose(completion.logprobs, wanted.numpy(), atol=1e-5)
 
 
-def test_one_pair_is_drawn_under_one_law(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_one_pair_is_drawn_under_one_law(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     """Before, RL could not draw the token at which half of the texts of Base ended."""
     as_a_trainer_writes(study, tmp_path)
     grid = make_grid(study)
@@ -368,7 +366,7 @@ def post(*parts: str) -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": tokens}
 
 
-def test_a_token_after_the_prompt_is_refused_by_name(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_a_token_after_the_prompt_is_refused_by_name(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     edit(tmp_path / "rl/tokenizer.json", post_processor=post("$A", "<end>"))
     with pytest.raises(InputError, match=r"tokenizer\.json puts <end> \(1\) after a text, where a model would go on"):
         Prompter(tmp_path / "rl", prompts.template("zoo")).prompts([Question("q", "w1", "")])[0]
@@ -385,7 +383,7 @@ def test_bos_may_come_again_but_not_twice_at_the_beginning(tmp_path: Path) -> No
         Prompter(folder, prompts.Template("<s> <s> {question}")).prompts([Question("q", "w3", "")])[0]
 
 
-def test_a_pair_whose_prompts_differ_is_named(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_a_pair_whose_prompts_differ_is_named(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     assert check(make_grid(study))["notes"] == []
     edit(tmp_path / "base/tokenizer.json", post_processor=post("<s>", "$A"))
     (note,) = check(make_grid(study))["notes"]
@@ -408,9 +406,7 @@ def test_marks_of_a_template_that_are_no_tokens_are_named(tmp_path: Path) -> Non
 # ---- the record
 
 
-def test_a_job_says_and_records_where_texts_end(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_says_and_records_where_texts_end(study: Raw, make_grid: Make, tmp_path: Path, caplog: Logged) -> None:
     grid = make_grid(study)
     with caplog.at_level(logging.INFO, logger="searchlens"):
         sample(grid)
@@ -424,7 +420,7 @@ def test_a_job_says_and_records_where_texts_end(
     )
 
 
-def test_verify_compares_the_record_with_the_folder(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_verify_compares_the_record_with_the_folder(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     """A declared hash spares the planner the bytes, so nobody else would notice another tokenizer."""
     grid = make_grid(study)
     study["checkpoints"]["toy-base"]["sha256"] = grid.inputs.fingerprint("toy-base")
@@ -439,9 +435,7 @@ def test_verify_compares_the_record_with_the_folder(study: dict[str, Any], make_
     assert not report.damaged and report.notes[0].startswith("samples are not compared with their checkpoints: ")
 
 
-def test_an_adapter_beside_the_weights_is_said_not_to_be_added(
-    study: dict[str, Any], make_grid: Make, tmp_path: Path
-) -> None:
+def test_an_adapter_beside_the_weights_is_said_not_to_be_added(study: Raw, make_grid: Make, tmp_path: Path) -> None:
     (tmp_path / "rl/adapter_config.json").write_text("{}")
     (note,) = check(make_grid(study))["notes"]
     assert note.startswith("toy-rl: the adapter in ") and "is not added" in note
