@@ -219,6 +219,16 @@ def test_nothing_outside_of_the_study_is_given(ask: Client, results: Path, tmp_p
         assert reply.status == 404 and b"secret" not in reply.body, path
 
 
+def test_samples_are_searched_in_any_letters(ask: Client) -> None:
+    """The words are escaped once more, so that a slash in them is none of the address."""
+    found = json.loads(ask("/data/found/toy-rl/sums/boxed%257B99.json").body)
+    assert sorted(question for _, question, _ in found) == [2, 3, 4, 5], "the other samples are right"
+    assert {policy for policy, *_ in found} and all(isinstance(sample, int) for *_, sample in found)
+    assert json.loads(ask("/data/found/toy-rl/sums/SO%2520IT.json").body)[0][1:] == [0, 0]
+    assert json.loads(ask("/data/found/toy-rl/sums/..%252F.json").body) == []
+    assert ask("/data/found/nobody/sums/so.json").status == 404
+
+
 def test_a_link_inside_of_the_folder_is_followed(ask: Client, results: Path) -> None:
     (results / "landscape/again.parquet").symlink_to(results / POINTS.removeprefix("/data/results/"))
     assert ask("/data/results/landscape/again.parquet").body == ask(POINTS).body
