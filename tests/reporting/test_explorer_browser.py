@@ -289,6 +289,7 @@ def test_the_report_shows_captions_figures_and_tables(browser: Browser, report_f
 def test_which_question_only_rl_solves_and_how_is_read_in_two_clicks(tab: Tab) -> None:
     tab.click(re.compile("^1 question that RL solves and no sample of Base does"))
     tab.click("q3")
+    assert "under any of Base's 3 policies or greedy, of RL's 3 policies or greedy" in tab.text()
     assert re.search(r"RL solves, none of Base's \d+ samples does: right are 0 of", tab.text())
     for side in ("Base", "RL"):
         column = tab.page.get_by_role("region", name=f"{side}'s samples")
@@ -314,7 +315,7 @@ def test_a_question_with_texts_stands_first_and_each_row_says_the_difference(
     tab.go(f"{CELL}/q?sort=position&p={DEFAULT}")
     assert f"under {TITLE} alone" in tab.text()
     (row,) = [text for text in tab.page.get_by_role("listitem").all_inner_texts() if text.startswith("q2")]
-    assert "Base 1/4, RL 3/4 right, RL \u2212 Base +50.0 pp" in row
+    assert "Base 1/4, RL 3/4 right: +50.0 pp" in row
     tab.go(f"{CELL}/q/q2?under={DEFAULT}")
     answers = tab.page.locator(".isrl .answers li").all_inner_texts()
     assert [re.sub(r"\s+", " ", line) for line in answers] == [

@@ -1,6 +1,7 @@
 /** Questions by who solves them. */
 
 import { plural } from "./format.js";
+import { pool } from "./parts.js";
 import { readable } from "./samples.js";
 import { groups } from "./study.js";
 
@@ -74,8 +75,7 @@ export function common(cell, policy) {
 
 /** Under which policies a question is solved, in words. @param {import("./study.js").Study} study @param {import("./study.js").Cell} cell @param {string | undefined} policy */
 export function under(study, cell, policy) {
-  const [base, rl] = [cell.base, cell.rl].map((side) => plural(side.policies.length, "policy", "policies"));
-  return common(cell, policy) ? `under ${study.policyTitle(policy ?? "")} alone` : `under any of Base's ${base}, of RL's ${rl}`;
+  return common(cell, policy) ? `under ${study.policyTitle(policy ?? "")} alone` : `under any of Base's ${pool(study, cell.base)}, of RL's ${pool(study, cell.rl)}`;
 }
 
 /** @param {boolean} base @param {boolean} rl @returns {Who} */

@@ -6,7 +6,7 @@ import { fixed, interval, known, percent, plural, points } from "../format.js";
 import { link } from "../route.js";
 import { groups, pick } from "../study.js";
 import { choice } from "../widgets.js";
-import { absent, sideLegend } from "../parts.js";
+import { absent, oneSided, sideLegend } from "../parts.js";
 
 const HEALTH = /** @type {Record<string, string>} */ ({ ok: "sound", warn: "look closer", bad: "not interpretable" });
 
@@ -41,9 +41,6 @@ function card(study, cell) {
   const benchmark = study.benchmark(cell.benchmark);
   const state = cell.health?.state ?? "ok";
   const at = ["c", cell.pair, cell.benchmark];
-  const solved = cell.solved;
-  const count = (/** @type {number | undefined} */ n, /** @type {string} */ words, /** @type {string} */ sort) =>
-    known(n) && (n === 0 ? h("span.note", null, `No question ${words}`) : h("a", { href: link([...at, "q"], { sort }) }, `${plural(n, "question")} ${words}`));
   return h(
     "article.card", null,
     h("h3", null, h("a", { href: link(at) }, benchmark.title)),
@@ -55,9 +52,7 @@ function card(study, cell) {
     h("div.links", null,
       h("a", { href: link(at) }, "Landscape: all policies"),
       h("a", { href: link([...at, "recovery"]) }, "Where Base matches RL"),
-      count(solved?.rl_only, "that RL solves and no sample of Base does, under any policy", "rl-only"),
-      count(solved?.base_only, "that Base solves and no sample of RL does, under any policy", "base-only"),
-      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions that RL solves and no sample of Base does")),
+      oneSided(study, cell)),
   );
 }
 
@@ -78,7 +73,7 @@ function facts(cell) {
     gap("rl_minus_base_last", `RL − Base, ${samples(line.last)}`),
     gap("rl_minus_best", `RL − best of Base under ${line.policies} ${line.policies === 1 ? "policy" : "policies"}, largest`),
     Object.entries(line.greedy ?? {}).map(([side, solved]) => [h("dt", null, `One greedy answer of ${side}`), h("dd", null, String(solved))]),
-    known(line.inside) && [h("dt", null, "RL inside Base's reach, as estimated"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
+    known(line.inside) && [h("dt", null, "RL inside what Base's policies reach, by the estimates"), h("dd", null, line.of ? `at ${line.inside} of ${line.of} budgets` : "neither model solves any")],
   );
 }
 
@@ -109,12 +104,13 @@ async function curves(study, cell) {
     { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(...limits(bands, row.budget))}` },
   ]);
   const budgets = rows.map((row) => row.budget);
+  const band = bands.filter((row) => budgets.includes(row.budget));
   const words = `pass@k at ${rows.map((row) => `${row.budget} samples: Base ${percent(row.base)}, RL ${percent(row.rl)}`).join("; ")}`;
   return responsive((width) => plotted({
-    width, height: 150, marginLeft: 44, marginBottom: 32, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
-    x: budgetAxis(budgets, "samples per question"), y: shareAxis(marks.map((mark) => mark.value), "solved"),
+    width, height: 156, marginLeft: 44, marginBottom: 38, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
+    x: budgetAxis(budgets, "samples per question"), y: shareAxis([...marks.map((mark) => mark.value), ...band.map((row) => row.rl_hi)], "solved"),
     marks: [
-      Plot.areaY(bands.filter((row) => budgets.includes(row.budget)), { x: "budget", y1: "rl_lo", y2: "rl_hi", fill: "var(--rl)", fillOpacity: 0.13 }),
+      Plot.areaY(band, { x: "budget", y1: "rl_lo", y2: "rl_hi", fill: "var(--rl)", fillOpacity: 0.13 }),
       Plot.lineY(marks, { x: "n", y: "value", z: "side", stroke: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"), strokeWidth: 2 }),
       Plot.dot(marks, {
         x: "n", y: "value", r: 3.2, fill: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"),
@@ -133,7 +129,7 @@ function limits(bands, budget) {
 
 /** A part that is made when it comes into sight: a study may have hundreds. @param {() => Promise<Node>} make */
 function lazily(make) {
-  const box = h("div", { style: "min-height: 150px" });
+  const box = h("div", { style: "min-height: 156px" });
   const observer = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     observer.disconnect();

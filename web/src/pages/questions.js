@@ -58,7 +58,7 @@ export async function questions(study, cell, view) {
     crumbs: cellCrumbs(study, cell),
     body: [
       health(cell) || null,
-      h("p", null, `A model solves a question if any of its samples is right, ${under(study, cell, query.p)}.`),
+      h("p", null, `A model solves a question if any of its samples is right, ${under(study, cell, query.p)}. Differences are RL − Base, of the shares of right samples.`),
       h("div.chips", null, /** @type {import("../ranking.js").Who[]} */ (["rl", "base", "both", "none"]).map((who) => h("a", {
         href: view.href({ who: only === who ? "" : who, sort: { rl: "rl-only", base: "base-only", both: "both", none: "none" }[who] }), "aria-current": only === who ? "true" : null, "data-key": `who ${who}`,
       }, `${solving(who, list)}: ${count(tallies.get(who)?.length ?? 0)}`)),
@@ -104,9 +104,10 @@ function rows(study, cell, view, list, asked, hits) {
       const hit = hits.get(each.question);
       const to = (/** @type {Record<string, any>} */ more) => link(["c", cell.pair, cell.benchmark, "q", id], { sort: view.query.sort, under: view.query.p, ...more });
       return h("div", null,
-        h("div", null, h("a", { "data-row": id, href: to({}) }, visible(id)), " ", h("b", null, solving(each.who, [each])), !each.here && h("span.note", null, " · counts only"),
-          hit && [" · ", h("a", { href: to({ col: hit.side, [hit.side]: hit.policy, [hit.side === "rl" ? "rs" : "bs"]: hit.sample }) }, `found in ${hit.sample === null ? "an answer" : "a sample"} of ${hit.side === "rl" ? "RL" : "Base"}`)]),
-        h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), ` right, RL − Base ${points(each.lead)}`,
+        h("div", null, h("a", { "data-row": id, href: to({}) }, visible(id)), " ",
+          hit && [h("a", { href: to({ col: hit.side, [hit.side]: hit.policy, [hit.side === "rl" ? "rs" : "bs"]: hit.sample }) }, `found in ${hit.sample === null ? "an answer" : "a sample"} of ${hit.side === "rl" ? "RL" : "Base"}`), " "],
+          !each.here && h("span.note", null, "counts only · "), h("b", null, solving(each.who, [each]))),
+        h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), ` right: ${points(each.lead)}`,
           text ? ` · ${visible(text.slice(0, 160)).replaceAll("\n", " ")}` : ""));
     },
   });
