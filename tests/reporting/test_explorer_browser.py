@@ -334,6 +334,25 @@ def test_words_are_found_in_samples_and_lead_there(tab: Tab) -> None:
     assert "so it is \\boxed{99}" in tab.text('.isbase [aria-label^="Text of sample"]')
 
 
+def test_a_run_is_followed_and_its_cells_appear(browser: Browser, results: Path, tmp_path: Path) -> None:
+    said: dict[str, Any] = {"words": "50% sampled: 12 of 24", "share": 0.5}
+    table = shutil.copytree(results, tmp_path / "results") / "recovery/toy/sums/same_policy.parquet"
+    table.rename(tmp_path / "kept.parquet")
+    with Server(searchlens.open(tmp_path / "results"), 0, progress=lambda: said) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab = opened(browser, server.url)
+        tab.page.get_by_text("50% sampled: 12 of 24").wait_for()
+        assert tab.page.locator("progress").get_attribute("value") == "0.5"
+        assert tab.page.locator("article svg").count() == 0
+        (tmp_path / "kept.parquet").rename(table)
+        tab.page.locator("article svg").first.wait_for()
+        said.clear()
+        tab.page.locator("progress").wait_for(state="detached")
+        tab.page.context.close()
+        server.shutdown()
+    assert tab.faults == []
+
+
 def test_samples_say_why_they_count_or_not(tab: Tab) -> None:
     tab.go(f"{CELL}/q/q3?rs=1&bs=3")
     for side, answer in ((".isrl", "7"), (".isbase", "99")):  # a server extracts them when they are asked for

@@ -2,7 +2,7 @@
 
 import { Plot, budgetAxis, plotted, responsive, shareAxis } from "../chart.js";
 import { h, refill } from "../dom.js";
-import { fixed, interval, known, percent, plural, points } from "../format.js";
+import { interval, known, percent, plural, points } from "../format.js";
 import { link } from "../route.js";
 import { groups, pick } from "../study.js";
 import { choice } from "../widgets.js";
@@ -41,10 +41,12 @@ function card(study, cell) {
   const benchmark = study.benchmark(cell.benchmark);
   const state = cell.health?.state ?? "ok";
   const at = ["c", cell.pair, cell.benchmark];
+  const title = h("h3", null, h("a", { href: link(at) }, benchmark.title));
+  if (!cell.base.policies.length || !cell.rl.policies.length) return h("article.card", null, title, h("p.note", null, "There is nothing to compare yet: the samples of one model, or of both, were not counted."));
   return h(
     "article.card", null,
-    h("h3", null, h("a", { href: link(at) }, benchmark.title)),
-    h("p", null, h(`span.badge.${state}`, null, HEALTH[state] ?? state), " ", h("span.note", null, `${asked(benchmark)}${origin(cell)}`)),
+    title,
+    h("p", null, h(`span.badge.${state}`, null, HEALTH[state] ?? state), " ", h("span.note", null, `${plural(benchmark.questions, "question")}${origin(cell)}`)),
     state !== "ok" && h("ul", { class: state }, cell.health.sentences.map((line) => h("li", null, line))),
     lazily(() => curves(study, cell)),
     facts(cell),
@@ -62,34 +64,20 @@ function origin(cell) {
   return sources.length ? `, from ${sources.join(" and ")} samples` : "";
 }
 
-/** @param {import("../study.js").Cell} cell */
+/** The index states these in percentage points. @param {import("../study.js").Cell} cell */
 function facts(cell) {
   const line = cell.headline ?? {};
+  const share = (/** @type {string} */ name) => (known(line[name]) ? line[name] / 100 : null);
   const gap = (/** @type {string} */ name, /** @type {string} */ words) =>
-    known(line[name]) && [h("dt", null, words), h("dd", null, `${signedPoints(line[name])} ${ends(line[`${name}_lo`], line[`${name}_hi`])}`)];
+    known(line[name]) && [h("dt", null, words), h("dd", null, `${points(share(name))} ${interval(share(`${name}_lo`), share(`${name}_hi`))}`)];
   return h(
     "dl.facts", null,
-    gap("rl_minus_base_first", `RL − Base, ${samples(line.first)}`),
-    gap("rl_minus_base_last", `RL − Base, ${samples(line.last)}`),
+    gap("rl_minus_base_first", `RL − Base, ${plural(line.first, "sample")}`),
+    gap("rl_minus_base_last", `RL − Base, ${plural(line.last, "sample")}`),
     gap("rl_minus_best", `RL − best of Base under ${line.policies} ${line.policies === 1 ? "policy" : "policies"}, largest`),
     Object.entries(line.greedy ?? {}).map(([side, solved]) => [h("dt", null, `One greedy answer of ${side}`), h("dd", null, String(solved))]),
     known(line.inside) && [h("dt", null, "RL inside what Base's policies reach, by the estimates"), h("dd", null, line.of ? `at ${line.inside} of ${line.of} budgets` : "neither model solves any")],
   );
-}
-
-/** @param {number} budget */
-function samples(budget) {
-  return budget === 1 ? "1 sample" : `${budget} samples`;
-}
-
-/** The index states these in percentage points. @param {number} value */
-function signedPoints(value) {
-  return points(value / 100);
-}
-
-/** @param {number | undefined} lo @param {number | undefined} hi */
-function ends(lo, hi) {
-  return known(lo) && known(hi) ? `[${fixed(lo)}, ${fixed(hi)}]` : "";
 }
 
 /** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell */
@@ -99,12 +87,15 @@ async function curves(study, cell) {
   const rows = pick(same, { metric: "P", estimator: "unbiased", policy }).sort((a, b) => a.budget - b.budget);
   const bands = pick(support, { metric: "P", estimator: "unbiased" });
   if (!rows.length) return same.length ? h("p.note", null, "The two models have no common samples under RL's default policy.") : absent(study, "The curves of this box");
-  const marks = rows.flatMap((row) => [
-    { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },
-    { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(...limits(bands, row.budget))}` },
-  ]);
   const budgets = rows.map((row) => row.budget);
   const band = bands.filter((row) => budgets.includes(row.budget));
+  const marks = rows.flatMap((row) => {
+    const { rl_lo: lo, rl_hi: hi } = band.find((each) => each.budget === row.budget) ?? {};
+    return [
+      { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },
+      { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(lo, hi)}` },
+    ];
+  });
   const words = `pass@k at ${rows.map((row) => `${row.budget} samples: Base ${percent(row.base)}, RL ${percent(row.rl)}`).join("; ")}`;
   return responsive((width) => plotted({
     width, height: 156, marginLeft: 44, marginBottom: 38, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
@@ -121,12 +112,6 @@ async function curves(study, cell) {
   }), { role: "img", "aria-label": words });
 }
 
-/** @param {any[]} bands @param {number} budget @returns {[number | undefined, number | undefined]} */
-function limits(bands, budget) {
-  const row = bands.find((each) => each.budget === budget);
-  return [row?.rl_lo, row?.rl_hi];
-}
-
 /** A part that is made when it comes into sight: a study may have hundreds. @param {() => Promise<Node>} make */
 function lazily(make) {
   const box = h("div", { style: "min-height: 156px" });
@@ -139,7 +124,3 @@ function lazily(make) {
   return box;
 }
 
-/** @param {import("../study.js").Benchmark} benchmark */
-function asked(benchmark) {
-  return known(benchmark.questions) ? plural(benchmark.questions, "question") : "number of questions not known";
-}

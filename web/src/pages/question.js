@@ -253,7 +253,8 @@ function clipped(whole) {
 
 /** Text by tokens: the less likely a token was, the stronger its ground; one at a time is read out. */
 async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @type {Sample} */ sample) {
-  const pieces = await pieceOf(study, side.checkpoint);
+  const path = study.index.pieces?.[side.checkpoint];
+  const pieces = path && await study.document(path).catch(() => null);
   if (!pieces || !sample.tokens) return [h("p.note", null, "The pieces of text of these tokens are not known here."), text(sample, false)];
   const logp = sample.logp ?? [];
   const words = h("p.readout", { "aria-live": "polite" }, h("span.note", null, "Point at a token, or use the left and right arrow keys in the text: its probability is shown here."));
@@ -297,12 +298,6 @@ async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @ty
   };
   add(TOKENS);
   return h("div", null, words, box);
-}
-
-/** Texts of tokens of a checkpoint, if they are known. @param {import("../study.js").Study} study @param {string} checkpoint */
-function pieceOf(study, checkpoint) {
-  const path = study.index.pieces?.[checkpoint];
-  return path ? study.document(path).catch(() => null) : Promise.resolve(null);
 }
 
 /** @param {any} pieces @param {Sample} sample @param {number} i */
