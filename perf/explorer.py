@@ -217,7 +217,7 @@ def browse(results: Path, clicks: int) -> None:
         path.write_text(made.html, encoding="utf-8")
         _, benchmark, base, rl = opened.sides[0]
         print(f"explorer.html: {len(made.html) / 1e6:.1f} MB")
-        visit("file", path.as_uri(), opened, telling(opened, benchmark, base, rl, min(20, clicks)))
+        visit("file", path.as_uri(), opened, telling(opened, benchmark, base, rl, 20)[: min(20, clicks)])
 
 
 def main() -> None:

@@ -237,7 +237,7 @@ def test_the_excerpt_is_of_the_samples_and_begins_with_what_rl_alone_solves(resu
 
 
 def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(results: Path) -> None:
-    study, extent = searchlens.open(results), explorer_files.Extent(6, 2, every_policy=False, tokens=False)
+    study, extent = searchlens.open(results), explorer_files.Extent(6, 2)
     drawn = explorer_files.drawn(study, "toy-rl", "sums", range(6), extent)
     chosen = explorer_files.excerpt(drawn, extent, explorer_files.recorded_verdicts(study, "toy-rl", "sums"))
     assert chosen["policy"].unique().to_list() == [DEFAULT]
@@ -248,12 +248,37 @@ def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(r
         assert found == ([True, False] if 0 < right < 4 else [right == 4] * 2)
 
 
+def test_texts_of_every_question_come_before_more_texts_of_some(
+    results: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = searchlens.open(results)
+    telling = explorer_files.telling(study, "sums", *SIDES.values(), 2)
+    assert telling[:2] == [3, 4] and sorted(telling) == [*range(6)]
+    parts = (explorer_files.Extent(2, 3, every_policy=True, tokens=True), explorer_files.Extent(None, 1))
+    monkeypatch.setattr(explorer_html, "TELLING", 2)
+    monkeypatch.setattr(explorer_html, "EXCERPTS", [parts])
+    made = explorer_page(study, template=template)
+    files = contents(made)
+    for checkpoint in SIDES.values():
+        rows = frame(files[f"samples/{checkpoint}/sums.parquet"])
+        counts = rows.group_by("question").agg(pl.len(), pl.col("policy").n_unique(), pl.col("tokens").is_null().any())
+        wide, narrow = (3 * 3 + 1, 4, False), (1, 1, True)  # of greedy there is one
+        assert sorted(counts.rows()) == [(q, *(wide if q in (3, 4) else narrow)) for q in range(6)]
+        counted = frame(files[f"answers/{checkpoint}/sums.parquet"]).filter(policy=DEFAULT)
+        assert counted["count"].sum() == 6 * 4, "answers are those of all samples"
+    assert made.left_out[-1] == (
+        "Samples beyond an excerpt: 2 questions of each cell, 3 samples of every policy at most, with log-probabilities"
+        " of tokens; then every question, 1 sample of the default policy at most, without log-probabilities of tokens;"
+        " `searchlens view` shows all of them."
+    )
+
+
 def test_answers_are_counted_by_class_as_they_were_written_most_often(results: Path) -> None:
     study = searchlens.open(results)
     samples = study.samples("toy-rl", "sums", DEFAULT, [1, 3])
     found = explorer_files.answers(samples)
-    assert found.filter(question=1).rows() == [(1, 0, True, "3", 4)]
-    assert sorted(found.filter(question=3).rows()) == [(3, 0, True, "7", 2), (3, 1, False, "99", 2)]
+    assert found.filter(question=1).rows() == [(DEFAULT, 1, 0, True, "3", 4)]
+    assert found.filter(question=3).rows() == [(DEFAULT, 3, 0, True, "7", 2), (DEFAULT, 3, 1, False, "99", 2)]
     respelled = samples.with_columns(answer=pl.when(pl.col("sample") == 0).then(pl.lit("3.0")).otherwise("answer"))
     assert explorer_files.answers(respelled).filter(question=1)["text"].to_list() == ["3"]
 
@@ -313,6 +338,7 @@ def test_nothing_of_a_gated_benchmark_can_be_read(results: Path, template: Path,
     assert served.path(f"results/{shard.relative_to(results).as_posix()}") is None
     assert served.made("questions/sums.parquet") is None
     assert served.made("answers/toy-base/sums/temp_0.5/0.parquet") is None
+    assert served.made("found/toy-base/sums/evil.json") is None
     (cell,) = json.loads(served.index)["cells"]
     assert not {"shards", "excerpt"} & set(cell["base"]) and "answers" not in cell["base"]["files"]
 
@@ -344,7 +370,7 @@ def test_the_command_writes_the_page_and_says_what_it_left_out(
     assert main(["explore", str(results)]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith(f"{results / 'explorer.html'}: ")
-    assert printed[1].startswith("left out: Samples beyond an excerpt: 20 questions of each cell")
+    assert printed[1].startswith("left out: Samples beyond an excerpt: every question, 4 samples of every policy")
     assert (results / "explorer.html").read_text().startswith("<!doctype html>")
 
 

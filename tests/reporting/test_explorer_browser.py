@@ -19,6 +19,7 @@ import pytest
 import searchlens
 import small_results
 from conftest import toy_study, write_checkpoint
+from searchlens.reporting import explorer_files, explorer_html
 from searchlens.reporting.explorer_html import explorer_page
 from searchlens.reporting.explorer_server import Server
 from searchlens.reporting.report import report_page
@@ -38,6 +39,7 @@ EVIL = '<script>window.hacked = 1</script></script><img src=x onerror="window.ha
 SHOWN = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\\u202e\\u200b<!--'
 LONG = 1_000_000
 CELL = "#/c/toy/sums"
+TITLE = "top-p 0.95, temperature 1"
 WEB = Path(__file__).parents[2] / "web/src"
 TOKENIZER = Path(__file__).parents[2] / "resources/zoo/micro-1m-base/tokenizer.json"
 PAGES = (
@@ -284,15 +286,71 @@ def test_the_report_shows_captions_figures_and_tables(browser: Browser, report_f
 # ---- a reader's way
 
 
-def test_a_question_that_rl_alone_solves_is_read_in_four_clicks(tab: Tab) -> None:
-    tab.click("1 question that RL solves and no sample of Base does, under any policy")
+def test_which_question_only_rl_solves_and_how_is_read_in_two_clicks(tab: Tab) -> None:
+    tab.click(re.compile("^1 question that RL solves and no sample of Base does"))
     tab.click("q3")
+    assert "under any of Base's 3 policies or greedy, of RL's 3 policies or greedy" in tab.text()
     assert re.search(r"RL solves, none of Base's \d+ samples does: right are 0 of", tab.text())
     for side in ("Base", "RL"):
         column = tab.page.get_by_role("region", name=f"{side}'s samples")
         assert "so it is \\boxed{" in column.inner_text()
     assert "Gold answer: 7" in tab.text()
     assert "2 of 4 samples right" in tab.text(".isrl") and "0 of 4 samples right" in tab.text(".isbase")
+
+
+def test_a_question_with_texts_stands_first_and_each_row_says_the_difference(
+    browser: Browser, results: Path, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explorer_html, "TELLING", 2)
+        patch.setattr(explorer_html, "EXCERPTS", [[explorer_files.Extent(2, 1)]])
+        made = explorer_page(searchlens.open(results))
+    (tmp_path / "few.html").write_text(made.html, encoding="utf-8")
+    tab = opened(browser, (tmp_path / "few.html").as_uri())
+    for sort, order in (("rl-only", "q3 q1 q2 q0 q5 q4"), ("difference", "q3 q4 q1 q2 q0 q5")):
+        tab.go(f"{CELL}/q?sort={sort}")
+        rows = tab.page.get_by_role("listitem").filter(has=tab.page.locator("[data-row]")).all_inner_texts()
+        assert [row.split()[0] for row in rows] == order.split()
+        assert ["counts only" in row for row in rows] == [question not in "q3 q4" for question in order.split()]
+    tab.go(f"{CELL}/q?sort=position&p={DEFAULT}")
+    assert f"under {TITLE} alone" in tab.text()
+    (row,) = [text for text in tab.page.get_by_role("listitem").all_inner_texts() if text.startswith("q2")]
+    assert "Base 1/4, RL 3/4 right: +50.0 pp" in row
+    tab.go(f"{CELL}/q/q2?under={DEFAULT}")
+    answers = tab.page.locator(".isrl .answers li").all_inner_texts()
+    assert [re.sub(r"\s+", " ", line) for line in answers] == [
+        "✓ (answer not kept) 3 samples",
+        "✗ (answer not kept) 1 sample",
+    ], "a question without texts has its counts"
+    tab.page.context.close()
+
+
+def test_words_are_found_in_samples_and_lead_there(tab: Tab) -> None:
+    tab.go(f"{CELL}/q")
+    tab.page.get_by_label("Search in questions, answers and samples").fill("boxed{99")
+    tab.page.get_by_text(re.compile("^5 questions of 6")).wait_for()
+    assert tab.page.get_by_role("link", name="found in a sample of RL").count() == 4
+    tab.click("found in a sample of Base")
+    assert "so it is \\boxed{99}" in tab.text('.isbase [aria-label^="Text of sample"]')
+
+
+def test_a_run_is_followed_and_its_cells_appear(browser: Browser, results: Path, tmp_path: Path) -> None:
+    said: dict[str, Any] = {"words": "50% sampled: 12 of 24", "share": 0.5}
+    table = shutil.copytree(results, tmp_path / "results") / "recovery/toy/sums/same_policy.parquet"
+    table.rename(tmp_path / "kept.parquet")
+    with Server(searchlens.open(tmp_path / "results"), 0, progress=lambda: said) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab = opened(browser, server.url)
+        tab.page.get_by_text("50% sampled: 12 of 24").wait_for()
+        assert tab.page.locator("progress").get_attribute("value") == "0.5"
+        assert tab.page.locator("article svg").count() == 0
+        (tmp_path / "kept.parquet").rename(table)
+        tab.page.locator("article svg").first.wait_for()
+        said.clear()
+        tab.page.locator("progress").wait_for(state="detached")
+        tab.page.context.close()
+        server.shutdown()
+    assert tab.faults == []
 
 
 def test_samples_say_why_they_count_or_not(tab: Tab) -> None:
@@ -474,7 +532,7 @@ def test_the_keys_walk_pages_questions_and_samples(tab: Tab) -> None:
     press("Escape")
     tab.go(f"{CELL}/q/q3")
     press("j")
-    tab.drawn(f"{CELL}/q/q4")
+    tab.drawn(f"{CELL}/q/q1")
     press("k")
     tab.drawn(f"{CELL}/q/q3")
     press("b")
@@ -498,9 +556,9 @@ def test_the_matrix_is_walked_and_opened_by_keys(inlined: Tab) -> None:
     canvas.focus()
     inlined.page.keyboard.press("ArrowDown")
     inlined.page.keyboard.press("ArrowRight")
-    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'readout')]")
+    assert "question q1" in inlined.text("canvas >> xpath=../../p[contains(@class, 'readout')]")
     inlined.page.keyboard.press("Enter")
-    inlined.page.wait_for_function("location.hash.includes('/q/q4')")
+    inlined.page.wait_for_function("location.hash.includes('/q/q1')")
 
 
 def test_the_focus_is_seen_and_the_first_stop_leads_to_the_content(inlined: Tab) -> None:

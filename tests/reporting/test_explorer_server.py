@@ -219,6 +219,37 @@ def test_nothing_outside_of_the_study_is_given(ask: Client, results: Path, tmp_p
         assert reply.status == 404 and b"secret" not in reply.body, path
 
 
+def test_samples_are_searched_in_any_letters(ask: Client) -> None:
+    """The words are escaped once more, so that a slash in them is none of the address."""
+    found = json.loads(ask("/data/found/toy-rl/sums/boxed%257B99.json").body)
+    assert sorted(question for _, question, _ in found) == [2, 3, 4, 5], "the other samples are right"
+    assert {policy for policy, *_ in found} and all(isinstance(sample, int) for *_, sample in found)
+    assert json.loads(ask("/data/found/toy-rl/sums/SO%2520IT.json").body)[0][1:] == [0, 0]
+    assert json.loads(ask("/data/found/toy-rl/sums/..%252F.json").body) == []
+    assert ask("/data/found/nobody/sums/so.json").status == 404
+
+
+def test_a_run_is_followed(results: Path, tmp_path: Path) -> None:
+    """What is drawn is said, and the index names what was made since the start."""
+    (tmp_path / "page.html").write_text(PAGE)
+    kept = tmp_path / "kept.parquet"
+    points = results / "landscape/toy-rl/sums/points.parquet"
+    points.rename(kept)
+    said: dict[str, Any] = {"words": "50% sampled", "share": 0.5}
+    with Server(searchlens.open(results), 0, tmp_path / "page.html", lambda: said) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ask = Client(server)
+        first = json.loads(ask("/data/progress.json").body)
+        assert {**first, "index": ""} == {**said, "index": ""}
+        assert "points" not in index(ask)["cells"][0]["rl"]["files"]
+        said.clear()
+        kept.rename(points)
+        assert set(json.loads(ask("/data/progress.json").body)) == {"index"}
+        assert json.loads(ask("/data/progress.json").body)["index"] != first["index"]
+        assert "points" in index(ask)["cells"][0]["rl"]["files"]
+        server.shutdown()
+
+
 def test_a_link_inside_of_the_folder_is_followed(ask: Client, results: Path) -> None:
     (results / "landscape/again.parquet").symlink_to(results / POINTS.removeprefix("/data/results/"))
     assert ask("/data/results/landscape/again.parquet").body == ask(POINTS).body

@@ -12,6 +12,7 @@ import { search } from "./pages/search.js";
 import { overview } from "./pages/overview.js";
 import { oneTable, tables } from "./pages/tables.js";
 import { link, parse } from "./route.js";
+import { json, source } from "./source.js";
 import { Study } from "./study.js";
 
 /**
@@ -67,12 +68,17 @@ function missing(words) {
   return { title: "Not found", body: [h("p", null, words, " ", h("a", { href: "#/" }, "To the study"))] };
 }
 
+/** Milliseconds between two looks at a run. */
+const EVERY = 3000;
+
 class Shell {
   /** @param {Study} study */
   constructor(study) {
     this.study = study;
     this.shown = "";
     this.turn = 0;
+    /** @type {string | undefined} */
+    this.made = undefined;
     /** @type {Record<string, () => void>} */
     this.keys = {};
     /** @type {[string, string][]} */
@@ -90,7 +96,22 @@ class Shell {
     addEventListener("keydown", (event) => this.key(event));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     this.hash = "";
+    this.live = h("div", null, study.index.running && h("p", { role: "status" }, h("strong", null, study.index.running)));
     this.draw();
+    if (study.ranges) this.follow();
+  }
+
+  /** Say what a run draws, and take the study anew when there is more of it: the first page is drawn again. */
+  async follow() {
+    const now = await json(source(), "progress.json").catch(() => null);
+    this.made ??= now?.index;
+    const study = now && now.index !== this.made ? await Study.open().catch(() => null) : null;
+    if (now && study) {
+      [this.study, this.made] = [study, now.index];
+      if (!parse(location.hash).path.length) this.draw();
+    }
+    refill(this.live, now?.words && h("p.note", null, h("progress", { value: now.share, "aria-label": "Samples drawn" }), ` ${now.words}`));
+    setTimeout(() => this.follow(), now?.words ? EVERY : 5 * EVERY);
   }
 
   async draw() {
@@ -128,8 +149,7 @@ class Shell {
     const heading = h("h1", { tabindex: -1 }, drawn.title);
     document.title = `${drawn.title} · ${this.study.index.title ?? "searchlens"}`;
     refill(this.head, this.menu(view));
-    const { running } = this.study.index;
-    refill(this.main, crumbs(drawn.crumbs), this.cellMenu(view), heading, running && h("p", { role: "status" }, h("strong", null, running)), drawn.body);
+    refill(this.main, crumbs(drawn.crumbs), this.cellMenu(view), heading, this.live, drawn.body);
     this.hash = hash;
     if (same) {
       scrollTo(0, height);

@@ -23,3 +23,20 @@ function difference(row, target) {
   const counted = typeof row.hits === "number" && typeof target.hits === "number" && row.questions === target.questions;
   return counted ? (target.hits - row.hits) / row.questions : target.value - row.value;
 }
+
+/**
+ * Labels of points that can be told apart: those of the same x that lie close together have one, at the highest of them.
+ * @param {{x: number, y: number, target: number}[]} steps
+ * @param {number} height that a label takes
+ * @returns {{x: number, y: number, text: string}[]}
+ */
+export function labels(steps, height) {
+  /** @type {{x: number, y: number, low: number, targets: number[]}[]} */
+  const found = [];
+  for (const { x, y, target } of [...steps].sort((a, b) => a.x - b.x || b.y - a.y)) {
+    const last = found[found.length - 1];
+    if (last?.x === x && last.low - y < height) Object.assign(last, { low: y, targets: [...last.targets, target] });
+    else found.push({ x, y, low: y, targets: [target] });
+  }
+  return found.map(({ x, y, targets }) => ({ x, y, text: targets.sort((a, b) => a - b).join(", ") }));
+}

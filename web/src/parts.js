@@ -1,6 +1,7 @@
 /** Parts that speak of a study: legends of the two models, crumbs, choices of metric and estimator. */
 
 import { h, s } from "./dom.js";
+import { known, plural } from "./format.js";
 import { link } from "./route.js";
 import { choice } from "./widgets.js";
 
@@ -30,6 +31,26 @@ export function sample(colour, kind, opacity = 0.25) {
 /** @param {import("./study.js").Study} study @param {import("./study.js").Cell} cell @returns {[string, string][]} */
 export function cellCrumbs(study, cell) {
   return [["Study", "#/"], [`${study.pairTitle(cell.pair)} on ${study.benchmark(cell.benchmark).title}`, link(["c", cell.pair, cell.benchmark])]];
+}
+
+/** How many policies of a model were sampled, references such as greedy by their names. @param {import("./study.js").Study} study @param {import("./study.js").Side} side */
+export function pool(study, side) {
+  const references = side.policies.filter((name) => study.index.references?.includes(name));
+  return [plural(side.policies.length - references.length, "policy", "policies"), ...references].join(" or ");
+}
+
+/**
+ * Links to the questions that RL alone solves, and that Base alone solves; where there are none, to those on which it leads most.
+ * @param {import("./study.js").Study} study @param {import("./study.js").Cell} cell
+ */
+export function oneSided(study, cell) {
+  return /** @type {const} */ (["rl", "base"]).map((side) => {
+    const [one, other] = side === "rl" ? ["RL", "Base"] : ["Base", "RL"];
+    const n = cell.solved?.[`${side}_only`];
+    const words = `that ${one} solves and no sample of ${other} does, under any of its ${pool(study, cell[side === "rl" ? "base" : "rl"])}`;
+    const said = n === 0 ? ["No question ", `; those where ${one} leads most`] : [known(n) ? `${plural(n, "question")} ` : "Questions ", ""];
+    return h("a", { href: link(["c", cell.pair, cell.benchmark, "q"], { sort: `${side}-only` }) }, said[0], words, said[1]);
+  });
 }
 
 /** What is to be seen before any number: nothing where a cell is sound. @param {import("./study.js").Cell} cell */

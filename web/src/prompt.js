@@ -34,8 +34,8 @@ export function compared(base, rl) {
 
 /** @param {string} title @param {import("./study.js").Side} side @param {boolean} ranges whether the page holds no excerpt, but asks a server */
 export function unknown(title, side, ranges) {
-  const why = side.files.prompts && !ranges ? "this page holds an excerpt; searchlens view shows all questions"
-    : side.source === "imported" ? "its samples were imported" : "its tokenizer is not on this machine, or is another one now";
+  if (side.source !== "sampled") return `The prompt of ${title} is not recorded: its samples are ${side.source === "recorded" ? "recorded counts" : side.source}.`;
+  const why = side.files.prompts && !ranges ? "this page holds an excerpt; searchlens view shows all questions" : "its tokenizer is not on this machine, or is another one now";
   return `The prompt of ${title} is not known here: ${why}.`;
 }
 
@@ -45,7 +45,7 @@ export function sent(study, cell, at, view) {
   const box = h("div", null, open && h("p.note", null, "being read …"));
   if (open) Promise.all([prompt(study, cell.base, at), prompt(study, cell.rl, at)]).then(([base, rl]) => refill(box, shown(study, cell, base, rl)));
   const toggle = (/** @type {any} */ event) => { if (event.currentTarget.open !== open) view.set({ p: open ? "" : 1 }); };
-  return h("details", { open, toggle }, h("summary", { "data-key": "prompt" }, "Prompt as sent"), box);
+  return h("details", { open, toggle }, h("summary", { "data-key": "prompt" }, "Prompt as sent, with its template"), box);
 }
 
 /** @param {import("./study.js").Study} study @param {import("./study.js").Cell} cell @param {Prompt | null} base @param {Prompt | null} rl */

@@ -3,6 +3,7 @@
  */
 
 import { length } from "./parquet.js";
+import { json } from "./source.js";
 import { pick } from "./study.js";
 
 /**
@@ -41,19 +42,34 @@ export async function samples(study, cell, name, policy, question, tokens) {
 }
 
 /**
- * Answers to a question under a policy as they were written most often, by class; null where samples say it themselves. The
- * server extracts them when they are asked for, so texts are shown before.
+ * Answers to a question in all samples of a policy, the most frequent first, as they were written most often: class, correct,
+ * text and count. The server extracts them when they are asked for, so texts are shown before.
  * @param {import("./study.js").Study} study
  * @param {import("./study.js").Side} side
  * @param {string} policy
  * @param {number} question
- * @returns {Promise<Map<number, string> | null>}
+ * @returns {Promise<import("./study.js").Row[]>}
  */
 export async function written(study, side, policy, question) {
-  const path = side.files.answers;
-  if (!study.ranges || !path) return null;
-  const rows = await study.frame(path.replace("{policy}", () => policy).replace("{question}", String(question))).catch(() => []);
-  return new Map(pick(rows, { question }).map((row) => [row.class, row.text]));
+  const path = side.files.answers?.replace("{policy}", () => policy).replace("{question}", String(question));
+  const rows = await study.frame(path).catch(() => []);
+  return pick(rows, { policy, question }).sort((a, b) => b.count - a.count);
+}
+
+/**
+ * Where samples have some words in any letters: policy, question and sample. A page with an excerpt searches that, and all
+ * answers, whose sample is null; a server searches every sample.
+ * @param {import("./study.js").Study} study
+ * @param {import("./study.js").Cell} cell
+ * @param {"base" | "rl"} name
+ * @param {string} words in small letters
+ * @returns {Promise<[string, number, number | null][]>}
+ */
+export async function containing(study, cell, name, words) {
+  const side = cell[name];
+  if (study.ranges) return Object.keys(side.shards ?? {}).length ? json(study.files, `found/${side.checkpoint}/${cell.benchmark}/${encodeURIComponent(words)}.json`) : [];
+  const [texts, answers] = await Promise.all([study.frame(side.excerpt, ["policy", "question", "sample", "text"]), study.frame(side.files.answers)]);
+  return [...texts, ...answers].filter((row) => row.text?.toLowerCase().includes(words)).map((row) => [row.policy, row.question, row.sample ?? null]);
 }
 
 /**

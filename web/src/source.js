@@ -19,12 +19,16 @@ const TAIL = 1 << 16;
 /** So many bytes between two ranges are fetched with them. */
 const NEAR = 1 << 14;
 
+/** Whether a server has the files: the page says so until it is drawn. @type {boolean | undefined} */
+let served;
+
 /**
- * The source of this page.
+ * The source of this page, which keeps what it has read.
  * @returns {Source}
  */
 export function source() {
-  const open = document.querySelector('meta[name="searchlens-source"][content="range"]') ? remote : inlined();
+  served ??= document.querySelector('meta[name="searchlens-source"][content="range"]') !== null;
+  const open = served ? remote : inlined();
   /** @type {Map<string, Promise<File>>} */
   const files = new Map();
   return (path) => {

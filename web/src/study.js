@@ -71,6 +71,11 @@ export class Study {
     return this.policies.get(name)?.title ?? name;
   }
 
+  /** By family. @param {string[]} names */
+  ordered(names) {
+    return [...this.policies.keys()].filter((name) => names.includes(name));
+  }
+
   /** @param {string} name */
   metricTitle(name) {
     return this.index.metrics.find((/** @type {Row} */ each) => each.name === name)?.title ?? name;

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { csv } from "../src/csv.js";
 import { visible } from "../src/dom.js";
 import { interval, percent, plural, points, short } from "../src/format.js";
-import { nearMatches } from "../src/near.js";
+import { labels, nearMatches } from "../src/near.js";
 import { solving } from "../src/ranking.js";
 import { link, parse } from "../src/route.js";
 import { together, withTail } from "../src/source.js";
@@ -14,6 +14,11 @@ test("near matches: both ends belong, the nearest first, then fewer samples, the
   const found = nearMatches([row("b", 4, 53), row("a", 4, 47), row("c", 2, 47), row("d", 1, 46.9), row("e", 8, 50)], row("rl", 1, 50), 0.03);
   assert.deepEqual(found.map((each) => each.policy), ["e", "c", "a", "b"]);
   assert.deepEqual(found.map((each) => each.rl_minus_base), [0, 0.03, 0.03, -0.03]);
+});
+
+test("labels of points that lie on one another are one", () => {
+  const steps = [[16, 4, 0.79], [8, 4, 0.78], [4, 2, 0.75], [2, 2, 0.72], [1, 2, 0.5]].map(([target, x, y]) => ({ target, x, y }));
+  assert.deepEqual(labels(steps, 0.05), [{ x: 2, y: 0.75, text: "2, 4" }, { x: 2, y: 0.5, text: "1" }, { x: 4, y: 0.79, text: "8, 16" }]);
 });
 
 test("equal counts differ by nothing, and values stand in where nothing is counted", () => {

@@ -29,7 +29,8 @@ test("a prompt that is not known is said to be so, and why", () => {
   const sampled = { source: "sampled", files: {} };
   assert.equal(unknown("RL", sampled, true), "The prompt of RL is not known here: its tokenizer is not on this machine, or is another one now.");
   assert.equal(unknown("Base", sampled, false), "The prompt of Base is not known here: its tokenizer is not on this machine, or is another one now.");
-  assert.equal(unknown("RL", { source: "imported", files: {} }, true), "The prompt of RL is not known here: its samples were imported.");
+  assert.equal(unknown("RL", { source: "imported", files: {} }, true), "The prompt of RL is not recorded: its samples are imported.");
+  assert.equal(unknown("Base", { source: "recorded", files: {} }, false), "The prompt of Base is not recorded: its samples are recorded counts.");
   const named = { source: "sampled", files: { prompts: "prompts/a/b.json" } };
   assert.equal(unknown("RL", named, false), "The prompt of RL is not known here: this page holds an excerpt; searchlens view shows all questions.");
   assert.equal(unknown("RL", named, true), "The prompt of RL is not known here: its tokenizer is not on this machine, or is another one now.");

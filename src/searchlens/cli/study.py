@@ -8,8 +8,10 @@ import shlex
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -218,9 +220,23 @@ def _say_page(path: Path) -> None:
 def _view(args: argparse.Namespace) -> None:
     import webbrowser
 
+    from searchlens.cli import status
+    from searchlens.progress import TimeLeft
     from searchlens.reporting.explorer_server import Server
 
-    with Server(opened(args), args.port) as server, suppress(KeyboardInterrupt):
+    study, pace = opened(args), TimeLeft(after=60)
+    grid = Grid(replace(study.config, results=str(study.results.absolute())), study.root)
+
+    def progress() -> dict[str, Any]:
+        with suppress(InputError):  # of a copied folder, checkpoints may not be here
+            found = status.answer(Grid(grid.config, grid.root))
+            if not status.is_finished(found):
+                drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
+                seconds = status.time_left(pace, time.monotonic(), found)
+                return {"words": status.line(found, seconds), "share": drawn / max(1, wanted)}
+        return {}
+
+    with Server(study, args.port, progress=progress) as server, suppress(KeyboardInterrupt):
         say(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it")
         if args.open:
             webbrowser.open(server.url)

@@ -15,21 +15,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
+from urllib.parse import unquote
 
 import polars as pl
 
 from searchlens.api.study import Study, StudyQuestion
-from searchlens.errors import InputError
+from searchlens.errors import InputError, counted
 from searchlens.reporting.explorer_index import RESULTS, SOLVED, Index, solvers
 from searchlens.reporting.explorer_sentences import if_here
 from searchlens.store import shards
-from searchlens.store.frames import read_compared
+from searchlens.store.frames import read_compared, readable
 
 log = logging.getLogger(__name__)
 
 QUESTIONS = pl.Schema({"question": pl.UInt32(), **dict.fromkeys(("id", "text", "gold", "tags"), pl.String())})
 ANSWERS = pl.Schema(
-    {"question": pl.UInt32, "class": pl.Int32, "correct": pl.Boolean, "text": pl.String, "count": pl.UInt32}
+    {"policy": pl.String, "question": pl.UInt32, "class": pl.Int32, "correct": pl.Boolean, "text": pl.String}
+    | {"count": pl.UInt32}
 )
 _KEY = ("policy", "question", "sample")
 _BEHIND = 2**32
@@ -52,11 +54,10 @@ def questions(found: Iterable[StudyQuestion]) -> pl.DataFrame:
 def answers(samples: pl.DataFrame) -> pl.DataFrame:
     """The answers in some samples (``Study.samples``): ``ANSWERS``, each class as it was written most often."""
     stated = samples.filter(pl.col("answer").is_not_null(), pl.col("answer_class") >= 0)
-    spelled = stated.group_by("question", "answer_class", "answer").agg(
-        pl.len().alias("written"), pl.col("correct").any()
-    )
-    first = spelled.sort("question", "answer_class", "written", "answer", descending=[False, False, True, False])
-    found = first.group_by("question", "answer_class", maintain_order=True).agg(
+    classes = ["policy", "question", "answer_class"]
+    spelled = stated.group_by(*classes, "answer").agg(pl.len().alias("written"), pl.col("correct").any())
+    first = spelled.sort(*classes, "written", "answer", descending=[False, False, False, True, False])
+    found = first.group_by(classes, maintain_order=True).agg(
         pl.col("correct").any(), pl.col("answer").first(), pl.col("written").sum()
     )
     return found.rename({"answer_class": "class", "answer": "text", "written": "count"}).cast(ANSWERS)  # type: ignore[arg-type]
@@ -67,47 +68,48 @@ def answers(samples: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of each cell an excerpt has."""
+    """How much of each cell a part of an excerpt has."""
 
-    questions: int
+    questions: int | None
+    """None: all."""
     samples: int
-    """``questions``, ``samples``: of each cell, and of each policy and question."""
-    every_policy: bool
+    """Of each policy and question."""
+    every_policy: bool = False
     """Otherwise the default policy alone."""
-    tokens: bool
+    tokens: bool = False
     """With the tokens and their log-probabilities."""
 
     def __str__(self) -> str:
         """The extent in words."""
+        questions = f"{self.questions} questions of each cell" if self.questions else "every question"
         policies = "every policy" if self.every_policy else "the default policy"
         tokens = "with" if self.tokens else "without"
-        return (
-            f"{self.questions} questions of each cell, at most {self.samples} samples of {policies},"
-            f" {tokens} the log-probabilities of their tokens"
-        )
+        samples = f"{counted(self.samples, 'sample')} of {policies} at most"
+        return f"{questions}, {samples}, {tokens} log-probabilities of tokens"
 
 
-EXTENTS = (
-    Extent(20, 4, every_policy=True, tokens=True),
-    Extent(20, 2, every_policy=True, tokens=True),
-    Extent(20, 4, every_policy=False, tokens=True),
-    Extent(20, 4, every_policy=False, tokens=False),
-    Extent(20, 2, every_policy=False, tokens=False),
-    Extent(10, 2, every_policy=False, tokens=False),
-    Extent(5, 2, every_policy=False, tokens=False),
-    Extent(2, 1, every_policy=False, tokens=False),
+TELLING = 20
+_WIDE = Extent(TELLING, 4, every_policy=True, tokens=True)
+_NARROW = Extent(TELLING, 4, tokens=True)
+EXCERPTS: Sequence[Sequence[Extent]] = (
+    (Extent(None, 4, every_policy=True, tokens=True),),
+    *((_WIDE, Extent(None, count, tokens=tokens)) for count, tokens in ((4, True), (4, False), (2, False))),
+    *((_NARROW, Extent(None, count)) for count in (4, 2, 1)),
+    *((Extent(count, 1),) for count in (None, 200, 100, 50, 20, 10, 5, 2)),
 )
-"""From the widest to the narrowest."""
+"""From the widest to the narrowest: texts of as many questions as fit, and of the ``TELLING`` ones the most. A question
+is in the first part that has it.
+"""
 
 _SHARES = {"rl_only": 0.5, "base_only": 0.25, "both": 0.2, "neither": 0.05}
 """Of the questions of an excerpt, as far as there are as many."""
 
 
 def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> list[int]:
-    """The questions that tell most of a pair, in order: first those that RL alone solves.
+    """The questions of a pair, first the ``count`` that tell most, beginning with those that RL alone solves.
 
-    Each group (``_SHARES``) has its share, and places that are left go to the groups in their order. Among questions
-    that both solve, those come first on which the shares of right samples differ most.
+    Each group (``_SHARES``) has its share of them, and places that are left go to the groups in their order. In a group
+    those come first on which the shares of right samples differ most.
     """
     sides = [solvers(study, checkpoint, benchmark) for checkpoint in (base, rl)]
     both = sides[0].join(sides[1], on="question", suffix="_rl")
@@ -119,7 +121,8 @@ def telling(study: Study, benchmark: str, base: str, rl: str, count: int) -> lis
     for i, group in enumerate(groups):
         left = max(0, count - sum(map(len, chosen)))
         chosen[i] = group[: len(chosen[i]) + left]
-    return [question for taken in chosen for question in taken][:count]
+    first = [question for taken in chosen for question in taken][:count]
+    return list(dict.fromkeys([*first, *ordered["question"].to_list()]))
 
 
 def drawn(study: Study, checkpoint: str, benchmark: str, asked: Sequence[int], extent: Extent) -> pl.DataFrame:
@@ -166,6 +169,20 @@ def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataF
     said = pl.format("{}: {}", "scorer", pl.col("value").cast(pl.String).fill_null("no value"))
     rows = rows.with_columns(pl.col("question").replace_strict(positions, return_dtype=pl.UInt32))
     return rows.group_by(_KEY).agg(said.str.join("; ").alias("recorded")).cast(schema)  # type: ignore[arg-type]
+
+
+def containing(study: Study, checkpoint: str, benchmark: str, words: str) -> bytes:
+    """Policy, question and sample of the first text of each question that has some words, in any letters, as JSON."""
+    found: dict[int, tuple[str, int, int]] = {}
+    has_words = pl.col("text").str.to_lowercase().str.contains(words.lower(), literal=True)
+    for policy, parts in study.shards(checkpoint, benchmark).items():
+        for shard in parts:
+            with readable(shard.path, "generate") as content:
+                rows = pl.read_parquet(content, columns=["sample", "text"]).with_row_index("row").filter(has_words)
+            for row, sample, _ in rows.iter_rows():
+                question = row // (shard.stop - shard.start)
+                found.setdefault(question, (policy, question, sample))
+    return json.dumps(list(found.values())).encode()
 
 
 # ---- tokens
@@ -232,6 +249,7 @@ _MADE = re.compile(
     r"|answers/(?P<checkpoint>[^/]+)/(?P<benchmark>[^/]+)/(?P<policy>[^/]+)/(?P<question>[0-9]{1,9})\.parquet"
     r"|pieces/(?P<pieces>[^/]+)\.json"
     r"|prompts/(?P<model>[^/]+)/(?P<asked>[^/]+)/(?P<place>[0-9]{1,9})\.json"
+    r"|found/(?P<side>[^/]+)/(?P<searched>[^/]+)/(?P<words>[^/]+)\.json"
 )
 
 
@@ -323,6 +341,9 @@ class Files:
             return lambda: pieces(study, checkpoint) or b"{}"
         if (model := match["model"]) is not None:
             return lambda: prompts(study, model, match["asked"], [int(match["place"])]) or b"{}"
+        if (side := match["side"]) is not None:
+            searched, words = match["searched"], unquote(match["words"])
+            return None if searched in self._withheld else lambda: containing(study, side, searched, words)
         if match["benchmark"] in self._withheld:
             return None
         sample = (match["checkpoint"], match["benchmark"], match["policy"], int(match["question"]))

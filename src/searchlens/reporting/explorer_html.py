@@ -16,7 +16,7 @@ from searchlens import catalogue
 from searchlens.api.study import Study
 from searchlens.errors import InputError
 from searchlens.reporting import explorer_files
-from searchlens.reporting.explorer_files import EXTENTS, Extent
+from searchlens.reporting.explorer_files import EXCERPTS, TELLING, Extent
 from searchlens.reporting.explorer_index import (
     ANSWERS_FILE,
     EXCERPT_FILE,
@@ -98,7 +98,7 @@ class Group:
 def explorer_page(study: Study, size: int = SIZE, template: Path = PAGE) -> Inlined:
     """The page of a study, of at most ``size`` bytes; an ``InputError`` if not even the index fits.
 
-    First come the numbers, by their importance, then samples: the widest excerpt (``EXTENTS``) that fits.
+    First come the numbers, by their importance, then samples: the widest excerpt (``EXCERPTS``) that fits.
     """
     return _Builder(study, size, read_page(template)).built()
 
@@ -201,13 +201,14 @@ class _Builder:
         if not cells:
             return {}, []
         sizes = {cell: _row_sizes(self.study, *cell[:2]) for cell in cells}
-        for extent in EXTENTS:
-            if self._estimate(cells, sizes, extent) > 1.5 * room:
+        for extents in EXCERPTS:
+            if self._estimate(cells, sizes, extents) > 1.5 * room:
                 continue
-            contents, sentences = self._excerpt(cells, extent)
+            contents, sentences = self._excerpt(cells, extents)
             if Group("", contents).size <= room:
+                words = "; then ".join(map(str, extents))
                 return contents, [
-                    f"Samples beyond an excerpt: {extent}; `searchlens view` shows all of them.",
+                    f"Samples beyond an excerpt: {words}; `searchlens view` shows all of them.",
                     *sentences,
                 ]
         return {}, ["All samples, because the page has a bound on its size; `searchlens view` shows them."]
@@ -218,8 +219,7 @@ class _Builder:
         for _, benchmark, base, rl in self.study.sides:
             if self.study.withheld(benchmark):
                 continue
-            count = EXTENTS[0].questions
-            asked = if_here(explorer_files.telling, self.study, benchmark, base, rl, count)
+            asked = if_here(explorer_files.telling, self.study, benchmark, base, rl, TELLING)
             for checkpoint in (base, rl):
                 if asked and self.study.source(checkpoint, benchmark) != "recorded":
                     chosen.setdefault((checkpoint, benchmark), {}).update(dict.fromkeys(asked))
@@ -227,41 +227,52 @@ class _Builder:
             yield checkpoint, benchmark, tuple(questions)
 
     def _estimate(
-        self, cells: Iterable[TextCell], sizes: Mapping[TextCell, tuple[float, float]], extent: Extent
+        self, cells: Iterable[TextCell], sizes: Mapping[TextCell, tuple[float, float]], extents: Sequence[Extent]
     ) -> float:
         """Bytes that an excerpt would take in the page, by the sizes of rows in the shards."""
         total = 0.0
         for cell in cells:
-            policies = len(self.study.streams(*cell[:2])) if extent.every_policy else 1
-            rows = min(extent.questions, len(cell[2])) * policies * extent.samples
-            total += rows * sizes[cell][0 if extent.tokens else 1]
+            for extent, questions in _parts(cell, extents):
+                policies = len(self.study.streams(*cell[:2])) if extent.every_policy else 1
+                total += len(questions) * policies * extent.samples * sizes[cell][0 if extent.tokens else 1]
         return total * 4 / 3
 
-    def _excerpt(self, cells: Iterable[TextCell], extent: Extent) -> tuple[Contents, list[str]]:
+    def _excerpt(self, cells: Iterable[TextCell], extents: Sequence[Extent]) -> tuple[Contents, list[str]]:
         """An excerpt, and sentences on the cells whose texts are not here."""
         contents: Contents = {}
         sentences = []
         used: dict[str, set[int]] = {}
-        for checkpoint, benchmark, questions in cells:
+        for cell in cells:
+            checkpoint, benchmark, _ = cell
+            parts = _parts(cell, extents)
             try:
-                drawn = explorer_files.drawn(self.study, checkpoint, benchmark, questions[: extent.questions], extent)
+                drawn = [explorer_files.drawn(self.study, checkpoint, benchmark, asked, each) for each, asked in parts]
                 recorded = explorer_files.recorded_verdicts(self.study, checkpoint, benchmark)
             except InputError as error:
                 sentences.append(f"Samples of {checkpoint} on {benchmark}: {error.message.splitlines()[0]}.")
                 continue
-            if sent := explorer_files.prompts(self.study, checkpoint, benchmark, questions[: extent.questions]):
+            asked = sorted(question for _, questions in parts for question in questions)
+            if sent := explorer_files.prompts(self.study, checkpoint, benchmark, asked):
                 contents[PROMPTS_FILE.format(checkpoint, benchmark, "")] = sent
-            chosen = explorer_files.excerpt(drawn, extent, recorded)
-            contents[EXCERPT_FILE.format(checkpoint, benchmark)] = explorer_files.parquet(chosen)
-            contents[ANSWERS_FILE.format(checkpoint, benchmark, "")] = explorer_files.parquet(
-                explorer_files.answers(drawn)
+            chosen = pl.concat(
+                explorer_files.excerpt(rows, each, recorded) for rows, (each, _) in zip(drawn, parts, strict=True)
             )
+            answers = pl.concat(map(explorer_files.answers, drawn))
+            contents[EXCERPT_FILE.format(checkpoint, benchmark)] = explorer_files.parquet(chosen)
+            contents[ANSWERS_FILE.format(checkpoint, benchmark, "")] = explorer_files.parquet(answers)
             used.setdefault(checkpoint, set()).update(chosen["tokens"].explode().drop_nulls().unique().to_list())
         for checkpoint, tokens in used.items():
             found = explorer_files.pieces(self.study, checkpoint, tokens) if tokens else None
             if found is not None:
                 contents[PIECES_FILE.format(checkpoint)] = found
         return contents, sentences
+
+
+def _parts(cell: TextCell, extents: Sequence[Extent]) -> list[tuple[Extent, list[int]]]:
+    """Each part of an excerpt with its questions of a cell, those without any left out."""
+    starts = [0, *(each.questions or 0 for each in extents)]
+    found = [(each, list(cell[2][start : each.questions])) for each, start in zip(extents, starts, strict=False)]
+    return [part for part in found if part[1]]
 
 
 _RECOVERY = ("support", "same_policy", "counts", "path", "near_match")

@@ -66,7 +66,8 @@ class Headline:
             widest = max(known, key=lambda row: float(row["rl_minus_best"]))
             found |= {f"rl_minus_best{end}": _points(widest[f"rl_minus_best{end}"]) for end in ("", "_lo", "_hi")}
             found |= {"best_budget": widest["budget"], "policies": self.policies, "greedy": dict(self.greedy)}
-            found |= {"inside": sum(bool(row["inside"]) for row in known), "of": len(known)}
+            decided = [row["inside"] for row in known if row["rl"] or row["envelope"]]  # either solves any question
+            found |= {"inside": sum(map(bool, decided)), "of": len(decided)}
         return found
 
 

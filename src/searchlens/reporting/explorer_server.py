@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import socket
@@ -20,6 +21,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -32,6 +34,9 @@ ADDRESS = "127.0.0.1"
 PORT = 8642
 _NAMES = ("127.0.0.1", "localhost")
 _DATA = "data/"
+_FOLLOWED = ("manifests", "scores", "landscape", "recovery", "measures", "boptr", "tables")
+"""Folders of the results after which the index is made anew."""
+Progress = Callable[[], Mapping[str, Any]]
 _TYPES = {".json": "application/json", ".csv": "text/csv; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html"}
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 """More digits are no place in a file, and Python refuses to read thousands of them."""
@@ -78,18 +83,23 @@ def _kind(name: str) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one study; port 0 is any that is free. An ``InputError`` if the port is taken or forbidden, or there
-    is no page.
+    """A server of one study; port 0 is any that is free.
+
+    ``progress`` says what a run draws: ``words``, and its ``share``; empty if there is no run. An ``InputError`` if the
+    port is taken or forbidden, or there is no page.
     """
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, study: Study, port: int = PORT, template: Path = explorer_html.PAGE) -> None:
-        self.files = Files(study)
+    def __init__(
+        self, study: Study, port: int = PORT, template: Path = explorer_html.PAGE, progress: Progress = dict
+    ) -> None:
+        self._study, self._progress = study, progress
+        self._changed, self._making = -1, Lock()
+        self._refresh()
         page = explorer_html.read_page(template).replace(explorer_html.PLACE, explorer_html.BY_RANGES)
         self.page = in_memory(page.encode(), "text/html; charset=utf-8")
-        self.index = in_memory(self.files.index, "application/json")
         self.token = secrets.token_urlsafe(24)
         try:
             super().__init__((ADDRESS, port), Handler)
@@ -128,11 +138,25 @@ class Server(ThreadingHTTPServer):
             return None
         name = name.removeprefix(_DATA)
         if name == "index.json":
+            self._refresh()
             return self.index
+        if name == "progress.json":
+            self._refresh()
+            return in_memory(json.dumps({**self._progress(), "index": self.index.tag}).encode(), _kind(name))
         if found := self.files.path(name):
             return of_file(found)
         made = self.files.made(name)
         return None if made is None else in_memory(made, _kind(name))
+
+    def _refresh(self) -> None:
+        """Name the files that there are now, if any was made since."""
+        folders = [self._study.results / name for name in _FOLLOWED]
+        with self._making:
+            changed = max((path.stat().st_mtime_ns for each in folders for path in each.rglob("*")), default=0)
+            if changed != self._changed:
+                self.files = Files(self._study)
+                self.index = in_memory(self.files.index, "application/json")
+                self._changed = changed
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away; anything else is shown."""

@@ -178,7 +178,7 @@ function identifiedPart(set, rows) {
     h("p", null, words),
     responsive((width) => plotted({
       width: Math.min(width, 640), height: 300, marginLeft: 50, marginBottom: 38, style: { background: "none", fontSize: "12px" },
-      x: { type: "log", base: 2, label: "scale α", tickFormat: (/** @type {number} */ x) => fixed(x, x < 1 ? 2 : 0), insetLeft: 20, insetRight: 20 }, y: { label: "exponent β", grid: true, inset: 14 },
+      x: { type: "log", base: 2, label: "scale α", tickFormat: (/** @type {number} */ x) => fixed(x, x < 10 ? 1 : 0), insetLeft: 20, insetRight: 20 }, y: { label: "exponent β", grid: true, inset: 14 },
       marks: [
         Plot.rect([set], { x1: "alpha_min", x2: "alpha_max", y1: "beta_min", y2: "beta_max", fill: "var(--base)", fillOpacity: 0.2, stroke: "var(--base)" }),
         Plot.dot(others, { x: "alpha", y: "beta", r: 4, stroke: "currentColor", title: (/** @type {any} */ row) => `${row.label}: α ${fixed(row.alpha, 2)}, β ${fixed(row.beta, 2)}` }),

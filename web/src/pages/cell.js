@@ -4,7 +4,7 @@ import { Plot, budgetAxis, chart, shareAxis, symbolMark } from "../chart.js";
 import { h } from "../dom.js";
 import { count, interval, known, percent, plural, points as pp, short, signed } from "../format.js";
 import { dark, seen, symbol } from "../look.js";
-import { ESTIMATORS, absent, health, metricChoice, estimatorChoice, sample } from "../parts.js";
+import { ESTIMATORS, absent, health, metricChoice, estimatorChoice, oneSided, sample } from "../parts.js";
 import { groups, pick } from "../study.js";
 import { choice, details, table, to, toggles } from "../widgets.js";
 import { link } from "../route.js";
@@ -42,7 +42,7 @@ export async function cell(study, cell, view) {
     body: [
       health(cell) || null,
       cell.sentences?.length > 0 && h("ul", null, cell.sentences.map((line) => h("li", null, line))),
-      solvedLinks(cell),
+      h("p", null, oneSided(study, cell).map((each) => [each, " · "]), h("a", { href: link(["c", cell.pair, cell.benchmark, "q"]) }, "All questions")),
       metrics.length > 0 && h("div.controls", null,
         metricChoice(study, metric, metrics, (m) => view.set({ m, p: "", n: "", side: "" })),
         estimatorChoice(estimator, estimators, (r) => view.set({ r })),
@@ -175,7 +175,7 @@ function gapMap(study, cell, same, metric, view) {
   if (!same.length) return [heading, h("p.note", null, `${study.metricTitle(metric)} of Base and RL is not compared policy by policy.`)];
   const budgets = [...new Set(same.map((row) => row.budget))].sort((a, b) => a - b);
   const at = new Map(same.map((row) => [`${row.policy} ${row.budget}`, row]));
-  const policies = [...new Set(same.map((row) => row.policy))];
+  const policies = study.ordered(same.map((row) => row.policy));
   const widest = Math.max(0.01, ...same.map((row) => Math.abs(row.rl_minus_base)));
   const sorted = view.query.map === "gap"
     ? [...policies].sort((a, b) => (at.get(`${b} ${budgets[0]}`)?.rl_minus_base ?? -9) - (at.get(`${a} ${budgets[0]}`)?.rl_minus_base ?? -9)) : policies;
@@ -198,15 +198,6 @@ function gapMap(study, cell, same, metric, view) {
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "policy"), budgets.map((n) => h("th.number", { scope: "col" }, String(n))))),
         h("tbody", null, sorted.map((policy) => h("tr", null, h("th", { scope: "row" }, study.policyTitle(policy)), budgets.map((n) => box(at.get(`${policy} ${n}`)))))))),
   ];
-}
-
-/** @param {import("../study.js").Cell} cell */
-function solvedLinks(cell) {
-  const entry = (/** @type {string} */ sort, /** @type {number | undefined} */ n, /** @type {string} */ words) => (n === 0 ? `No question ${words}`
-    : h("a", { href: link(["c", cell.pair, cell.benchmark, "q"], { sort }) }, known(n) ? `${plural(n, "question")} ${words}` : `Questions ${words}`));
-  const { rl_only: rl, base_only: base } = cell.solved ?? {};
-  return h("p", null, entry("rl-only", rl, "that RL solves and no sample of Base does, under any policy"), " · ", entry("base-only", base, "that Base solves and no sample of RL does, under any policy"), " · ",
-    h("a", { href: link(["c", cell.pair, cell.benchmark, "q"]) }, "All questions"));
 }
 
 /** The region in numbers. @param {import("../study.js").Study} study @param {any[]} bands @param {string} metric */

@@ -2,11 +2,11 @@
 
 import { Plot, budgetAxis, plotted, responsive, shareAxis } from "../chart.js";
 import { h, refill } from "../dom.js";
-import { fixed, interval, known, percent, plural, points } from "../format.js";
+import { interval, known, percent, plural, points } from "../format.js";
 import { link } from "../route.js";
 import { groups, pick } from "../study.js";
 import { choice } from "../widgets.js";
-import { absent, sideLegend } from "../parts.js";
+import { absent, oneSided, sideLegend } from "../parts.js";
 
 const HEALTH = /** @type {Record<string, string>} */ ({ ok: "sound", warn: "look closer", bad: "not interpretable" });
 
@@ -41,13 +41,12 @@ function card(study, cell) {
   const benchmark = study.benchmark(cell.benchmark);
   const state = cell.health?.state ?? "ok";
   const at = ["c", cell.pair, cell.benchmark];
-  const solved = cell.solved;
-  const count = (/** @type {number | undefined} */ n, /** @type {string} */ words, /** @type {string} */ sort) =>
-    known(n) && (n === 0 ? h("span.note", null, `No question ${words}`) : h("a", { href: link([...at, "q"], { sort }) }, `${plural(n, "question")} ${words}`));
+  const title = h("h3", null, h("a", { href: link(at) }, benchmark.title));
+  if (!cell.base.policies.length || !cell.rl.policies.length) return h("article.card", null, title, h("p.note", null, "There is nothing to compare yet: the samples of one model, or of both, were not counted."));
   return h(
     "article.card", null,
-    h("h3", null, h("a", { href: link(at) }, benchmark.title)),
-    h("p", null, h(`span.badge.${state}`, null, HEALTH[state] ?? state), " ", h("span.note", null, `${asked(benchmark)}${origin(cell)}`)),
+    title,
+    h("p", null, h(`span.badge.${state}`, null, HEALTH[state] ?? state), " ", h("span.note", null, `${plural(benchmark.questions, "question")}${origin(cell)}`)),
     state !== "ok" && h("ul", { class: state }, cell.health.sentences.map((line) => h("li", null, line))),
     lazily(() => curves(study, cell)),
     facts(cell),
@@ -55,9 +54,7 @@ function card(study, cell) {
     h("div.links", null,
       h("a", { href: link(at) }, "Landscape: all policies"),
       h("a", { href: link([...at, "recovery"]) }, "Where Base matches RL"),
-      count(solved?.rl_only, "that RL solves and no sample of Base does, under any policy", "rl-only"),
-      count(solved?.base_only, "that Base solves and no sample of RL does, under any policy", "base-only"),
-      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions that RL solves and no sample of Base does")),
+      oneSided(study, cell)),
   );
 }
 
@@ -67,34 +64,20 @@ function origin(cell) {
   return sources.length ? `, from ${sources.join(" and ")} samples` : "";
 }
 
-/** @param {import("../study.js").Cell} cell */
+/** The index states these in percentage points. @param {import("../study.js").Cell} cell */
 function facts(cell) {
   const line = cell.headline ?? {};
+  const share = (/** @type {string} */ name) => (known(line[name]) ? line[name] / 100 : null);
   const gap = (/** @type {string} */ name, /** @type {string} */ words) =>
-    known(line[name]) && [h("dt", null, words), h("dd", null, `${signedPoints(line[name])} ${ends(line[`${name}_lo`], line[`${name}_hi`])}`)];
+    known(line[name]) && [h("dt", null, words), h("dd", null, `${points(share(name))} ${interval(share(`${name}_lo`), share(`${name}_hi`))}`)];
   return h(
     "dl.facts", null,
-    gap("rl_minus_base_first", `RL − Base, ${samples(line.first)}`),
-    gap("rl_minus_base_last", `RL − Base, ${samples(line.last)}`),
+    gap("rl_minus_base_first", `RL − Base, ${plural(line.first, "sample")}`),
+    gap("rl_minus_base_last", `RL − Base, ${plural(line.last, "sample")}`),
     gap("rl_minus_best", `RL − best of Base under ${line.policies} ${line.policies === 1 ? "policy" : "policies"}, largest`),
     Object.entries(line.greedy ?? {}).map(([side, solved]) => [h("dt", null, `One greedy answer of ${side}`), h("dd", null, String(solved))]),
-    known(line.inside) && [h("dt", null, "RL inside Base's reach, as estimated"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
+    known(line.inside) && [h("dt", null, "RL inside what Base's policies reach, by the estimates"), h("dd", null, line.of ? `at ${line.inside} of ${line.of} budgets` : "neither model solves any")],
   );
-}
-
-/** @param {number} budget */
-function samples(budget) {
-  return budget === 1 ? "1 sample" : `${budget} samples`;
-}
-
-/** The index states these in percentage points. @param {number} value */
-function signedPoints(value) {
-  return points(value / 100);
-}
-
-/** @param {number | undefined} lo @param {number | undefined} hi */
-function ends(lo, hi) {
-  return known(lo) && known(hi) ? `[${fixed(lo)}, ${fixed(hi)}]` : "";
 }
 
 /** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell */
@@ -104,17 +87,21 @@ async function curves(study, cell) {
   const rows = pick(same, { metric: "P", estimator: "unbiased", policy }).sort((a, b) => a.budget - b.budget);
   const bands = pick(support, { metric: "P", estimator: "unbiased" });
   if (!rows.length) return same.length ? h("p.note", null, "The two models have no common samples under RL's default policy.") : absent(study, "The curves of this box");
-  const marks = rows.flatMap((row) => [
-    { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },
-    { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(...limits(bands, row.budget))}` },
-  ]);
   const budgets = rows.map((row) => row.budget);
+  const band = bands.filter((row) => budgets.includes(row.budget));
+  const marks = rows.flatMap((row) => {
+    const { rl_lo: lo, rl_hi: hi } = band.find((each) => each.budget === row.budget) ?? {};
+    return [
+      { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },
+      { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(lo, hi)}` },
+    ];
+  });
   const words = `pass@k at ${rows.map((row) => `${row.budget} samples: Base ${percent(row.base)}, RL ${percent(row.rl)}`).join("; ")}`;
   return responsive((width) => plotted({
-    width, height: 150, marginLeft: 44, marginBottom: 32, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
-    x: budgetAxis(budgets, "samples per question"), y: shareAxis(marks.map((mark) => mark.value), "solved"),
+    width, height: 156, marginLeft: 44, marginBottom: 38, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
+    x: budgetAxis(budgets, "samples per question"), y: shareAxis([...marks.map((mark) => mark.value), ...band.map((row) => row.rl_hi)], "solved"),
     marks: [
-      Plot.areaY(bands.filter((row) => budgets.includes(row.budget)), { x: "budget", y1: "rl_lo", y2: "rl_hi", fill: "var(--rl)", fillOpacity: 0.13 }),
+      Plot.areaY(band, { x: "budget", y1: "rl_lo", y2: "rl_hi", fill: "var(--rl)", fillOpacity: 0.13 }),
       Plot.lineY(marks, { x: "n", y: "value", z: "side", stroke: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"), strokeWidth: 2 }),
       Plot.dot(marks, {
         x: "n", y: "value", r: 3.2, fill: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"),
@@ -125,15 +112,9 @@ async function curves(study, cell) {
   }), { role: "img", "aria-label": words });
 }
 
-/** @param {any[]} bands @param {number} budget @returns {[number | undefined, number | undefined]} */
-function limits(bands, budget) {
-  const row = bands.find((each) => each.budget === budget);
-  return [row?.rl_lo, row?.rl_hi];
-}
-
 /** A part that is made when it comes into sight: a study may have hundreds. @param {() => Promise<Node>} make */
 function lazily(make) {
-  const box = h("div", { style: "min-height: 150px" });
+  const box = h("div", { style: "min-height: 156px" });
   const observer = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     observer.disconnect();
@@ -143,7 +124,3 @@ function lazily(make) {
   return box;
 }
 
-/** @param {import("../study.js").Benchmark} benchmark */
-function asked(benchmark) {
-  return known(benchmark.questions) ? plural(benchmark.questions, "question") : "number of questions not known";
-}

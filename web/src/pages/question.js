@@ -5,10 +5,9 @@ import { count, fixed, known, percent, plural } from "../format.js";
 import { formulas } from "../formulas.js";
 import { absent, cellCrumbs } from "../parts.js";
 import { sent } from "../prompt.js";
-import { SORTS, byPolicy, idOf, position, ranked, solving } from "../ranking.js";
+import { SORTS, byPolicy, idOf, position, ranked, solving, under } from "../ranking.js";
 import { link } from "../route.js";
 import { samples, written } from "../samples.js";
-import { groups } from "../study.js";
 import { choice } from "../widgets.js";
 
 /** Characters and tokens of a text that are shown at first. */
@@ -31,7 +30,7 @@ const HOW = /** @type {Record<string, string>} */ ({
  */
 export async function question(study, cell, id, view) {
   const { query } = view;
-  const [questions, list] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, query.sort)]);
+  const [questions, list] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, query.sort, query.under)]);
   const at = position(questions, id);
   const place = list.findIndex((each) => each.question === at);
   if (!list.length) return { title: `Question ${visible(id)}`, crumbs: cellCrumbs(study, cell), body: [absent(study, "The counts of answers of this box")] };
@@ -40,7 +39,7 @@ export async function question(study, cell, id, view) {
   const benchmark = study.benchmark(cell.benchmark);
   const own = (/** @type {number} */ step) => {
     const next = list[place + step];
-    return next && link(["c", cell.pair, cell.benchmark, "q", idOf(questions, next.question)], { sort: query.sort, base: query.base, rl: query.rl, f: query.f, t: query.t, p: query.p });
+    return next && link(["c", cell.pair, cell.benchmark, "q", idOf(questions, next.question)], { sort: query.sort, under: query.under, base: query.base, rl: query.rl, f: query.f, t: query.t, p: query.p });
   };
   const sides = await Promise.all(/** @type {const} */ (["base", "rl"]).map((name) => sideOf(study, cell, name, at, query)));
   const column = query.col === "rl" || (query.col !== "base" && list[place].who === "rl") ? "rl" : "base";
@@ -54,7 +53,7 @@ export async function question(study, cell, id, view) {
   const standing = list[place];
   return {
     title: `Question ${visible(idOf(questions, at))}`,
-    crumbs: [...cellCrumbs(study, cell), ["Questions", link(["c", cell.pair, cell.benchmark, "q"], { sort: query.sort })]],
+    crumbs: [...cellCrumbs(study, cell), ["Questions", link(["c", cell.pair, cell.benchmark, "q"], { sort: query.sort, p: query.under })]],
     keys: {
       j: () => go(own(1)), k: () => go(own(-1)), l: () => step(1), h: () => step(-1), b: () => view.set({ col: "base" }), r: () => view.set({ col: "rl" }),
       f: () => view.set({ f: query.f ? "" : 1 }), t: () => view.set({ t: query.t ? "" : 1 }),
@@ -62,7 +61,7 @@ export async function question(study, cell, id, view) {
     },
     help: [["j  k", "next and previous question of the list"], ["b  r", "the column of Base, the column of RL"], ["h  l", "previous and next sample in that column"], ["f", "formulas or plain text"], ["t", "tokens by probability"], ["p", "the prompt as it was sent"]],
     body: [
-      h("p", null, h("b", null, solving(standing.who, [standing])), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, all policies together.`),
+      h("p", null, h("b", null, solving(standing.who, [standing])), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, ${under(study, cell, query.under)}.`),
       h("div.controls", null,
         own(-1) && h("a", { href: own(-1), rel: "prev", "data-key": "previous" }, "← Previous question"),
         h("span.note", null, `${place + 1} of ${list.length}, in this order: ${SORTS.find(([name]) => name === (query.sort || "rl-only"))?.[1] ?? ""}`),
@@ -125,25 +124,26 @@ async function shown(study, cell, side, view, active, benchmark, at) {
   const { name, policies, policy, list, chosen, row } = side;
   const options = /** @type {[string, string][]} */ ([...policies].map(([each, tally]) => [each, `${study.policyTitle(each)}: ${tally ? `${tally.correct} of ${tally.samples} right` : "no samples"}`]));
   const traces = side.side.traces?.[policy];
-  const unread = study.ranges && side.side.files.answers ? "being read …" : "not kept";
-  const grouped = h("div", null, list.length > 0 && answers(list, unread));
-  const answer = h("span", null, chosen && answered(chosen, unread));
-  written(study, side.side, policy, at).then((texts) => {
-    if (!texts) return;
-    for (const each of list) each.answer ??= texts.get(each.class) ?? null;
-    refill(grouped, list.length > 0 && answers(list, "not kept"));
-    refill(answer, chosen && answered(chosen, "not kept"));
+  const grouped = h("div");
+  const answer = h("span");
+  const draw = (/** @type {any[]} */ said, /** @type {string} */ unread) => {
+    refill(grouped, row && answers(row, said, unread));
+    refill(answer, chosen && answered(chosen, unread));
+  };
+  draw([], side.side.files.answers ? "being read …" : "not kept");
+  written(study, side.side, policy, at).then((said) => {
+    for (const each of list) each.answer ??= said.find((one) => one.class === each.class)?.text ?? null;
+    draw(said, "not kept");
   });
   return h(
     `section.side.is${name}`, { "data-hidden": !active, "aria-label": `${side.title}'s samples` },
     h("h2", { class: name }, named(side.title, study.checkpointTitle(side.side.checkpoint))),
     choice(`${side.title}'s policy`, options, policy, (value) => view.set({ [name]: value, [side.key]: "" })),
-    row && h("p", null, h("b", null, `${row.correct} of ${plural(row.samples, "sample")} right`), `; ${row.answered} with an answer. ${vote(row.classes)}`),
+    row && h("p", null, h("b", null, `${row.correct} of ${plural(row.samples, "sample")} right`), `; ${row.answered} with an answer. ${vote(sizes(row.classes))}`),
+    grouped,
     traces && h("p", null, h("a", { href: link(["s", side.side.checkpoint, cell.benchmark, policy, view.path[4], 0]) }, "See the search that drew these")),
     list.length ? [
       list.length < (row?.samples ?? 0) && h("p.note", null, `This page holds ${list.length} of the ${row.samples} samples; searchlens view shows all of them.`),
-      list.length < (row?.samples ?? 0) && h("p.note", null, "Their answers, equal ones together:"),
-      grouped,
       h("nav.chips", { "aria-label": `${side.title}'s samples` }, list.map((each) => h("a", {
         href: view.href({ [side.key]: each.sample, col: name }), class: each.correct ? "right" : "wrong", "data-key": `sample ${name} ${each.sample}`,
         "aria-current": each === chosen ? "true" : null, "aria-label": `Sample ${each.sample}, ${each.correct ? "right" : each.unknown ? "verdict unknown" : "not right"}`,
@@ -166,33 +166,39 @@ function nothing(study, side, benchmark) {
   return "No samples of this policy were found for this question.";
 }
 
-/** Sizes of classes of equal answers, as in `9+ 4 1x3`, in words. @param {string | null | undefined} classes */
-function vote(classes) {
-  if (!classes) return "";
-  const sizes = classes.split(" ").flatMap((part) => {
+/** Classes of equal answers, the largest first, from `9+ 4 1x3`. @param {string | null | undefined} classes @returns {{count: number, correct: boolean}[]} */
+function sizes(classes) {
+  return (classes ?? "").split(" ").flatMap((part) => {
     const match = /^(\d+)(\+?)(?:x(\d+))?$/.exec(part);
-    return match ? Array.from({ length: Math.min(1000, Number(match[3] ?? 1)) }, () => ({ size: Number(match[1]), right: match[2] === "+" })) : [];
+    return match ? Array.from({ length: Math.min(1000, Number(match[3] ?? 1)) }, () => ({ count: Number(match[1]), correct: match[2] === "+" })) : [];
   });
-  if (!sizes.length) return "";
-  const [first] = sizes;
-  const alike = sizes.filter((each) => each.size === first.size).length > 1;
-  return `${plural(sizes.length, "different answer")}; the vote ${alike ? `is tied at ${plural(first.size, "sample")}` : `goes to the answer of ${plural(first.size, "sample")}, which is ${first.right ? "right" : "not right"}`}.`;
 }
 
-/** Equal answers together, the most frequent first. @param {Sample[]} list @param {string} unread words for answers that are not known */
-function answers(list, unread) {
-  const classes = [...groups(list, (each) => (each.class < 0 ? "none" : each.class)).values()].sort((a, b) => b.length - a.length);
-  const most = classes[0].length;
-  return h("ol.answers", { "aria-label": "Answers, equal ones together" }, classes.slice(0, 30).map((same) => {
-    const right = same.some((each) => each.correct);
-    const none = same[0].class < 0;
-    const text = none ? "no answer" : same.find((each) => each.answer !== null)?.answer ?? `(answer ${unread})`;
-    return h("li", { class: right ? "good" : "" },
-      h("span", { "aria-label": right ? "right" : "not right" }, right ? "✓" : "✗"),
-      h("span", null, none ? h("i", null, text) : visible(text.length > 300 ? `${text.slice(0, 300)}…` : text)),
-      h("span.number", null, plural(same.length, "sample")),
-      h("span.bar", { style: `width: ${(100 * same.length) / most}%`, "aria-hidden": "true" }));
-  }), classes.length > 30 && h("li", null, "", `and ${classes.length - 30} more`));
+/** @param {ReturnType<typeof sizes>} classes */
+function vote(classes) {
+  if (!classes.length) return "";
+  const [first] = classes;
+  const alike = classes.filter((each) => each.count === first.count).length > 1;
+  return `${plural(classes.length, "different answer")}; the vote ${alike ? `is tied at ${plural(first.count, "sample")}` : `goes to the answer of ${plural(first.count, "sample")}, which is ${first.correct ? "right" : "not right"}`}.`;
+}
+
+/**
+ * Equal answers of all samples together, the most frequent first.
+ * @param {any} row of the frame classes @param {any[]} said answers as written, if they are known of all samples
+ * @param {string} unread words for answers that are not known
+ */
+function answers(row, said, unread) {
+  const whole = said.reduce((sum, each) => sum + each.count, 0) === row.answered;
+  const none = { count: row.samples - row.answered, correct: false, text: "no answer" };
+  const classes = [...(whole ? said : sizes(row.classes)), none].filter((each) => each.count > 0).sort((a, b) => b.count - a.count);
+  return [h("p.note", null, `Answers of all ${plural(row.samples, "sample")}, equal ones together:`), h("ol.answers", { "aria-label": "Answers, equal ones together" }, classes.slice(0, 30).map((each) => {
+    const text = each.text ?? `(answer ${unread})`;
+    return h("li", { class: each.correct ? "good" : "" },
+      h("span", { "aria-label": each.correct ? "right" : "not right" }, each.correct ? "✓" : "✗"),
+      h("span", null, each === none ? h("i", null, text) : visible(text.length > 300 ? `${text.slice(0, 300)}…` : text)),
+      h("span.number", null, plural(each.count, "sample")),
+      h("span.bar", { style: `width: ${(100 * each.count) / classes[0].count}%`, "aria-hidden": "true" }));
+  }), classes.length > 30 && h("li", null, "", `and ${classes.length - 30} more`))];
 }
 
 /** The answer as it was extracted. @param {Sample} sample @param {string} unread words for one that is not known */
@@ -247,7 +253,8 @@ function clipped(whole) {
 
 /** Text by tokens: the less likely a token was, the stronger its ground; one at a time is read out. */
 async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @type {Sample} */ sample) {
-  const pieces = await pieceOf(study, side.checkpoint);
+  const path = study.index.pieces?.[side.checkpoint];
+  const pieces = path && await study.document(path).catch(() => null);
   if (!pieces || !sample.tokens) return [h("p.note", null, "The pieces of text of these tokens are not known here."), text(sample, false)];
   const logp = sample.logp ?? [];
   const words = h("p.readout", { "aria-live": "polite" }, h("span.note", null, "Point at a token, or use the left and right arrow keys in the text: its probability is shown here."));
@@ -291,12 +298,6 @@ async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @ty
   };
   add(TOKENS);
   return h("div", null, words, box);
-}
-
-/** Texts of tokens of a checkpoint, if they are known. @param {import("../study.js").Study} study @param {string} checkpoint */
-function pieceOf(study, checkpoint) {
-  const path = study.index.pieces?.[checkpoint];
-  return path ? study.document(path).catch(() => null) : Promise.resolve(null);
 }
 
 /** @param {any} pieces @param {Sample} sample @param {number} i */

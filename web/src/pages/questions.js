@@ -1,14 +1,19 @@
 /** All questions of a cell: who solves them, as a matrix of question by policy and as a list. */
 
 import { h, refill, visible } from "../dom.js";
-import { count, percent, plural } from "../format.js";
+import { count, percent, plural, points } from "../format.js";
 import { dark } from "../look.js";
 import { absent, cellCrumbs, health } from "../parts.js";
-import { SORTS, idOf, ranked, solving } from "../ranking.js";
+import { SORTS, common, idOf, ranked, solving, under } from "../ranking.js";
 import { link } from "../route.js";
-import { readable } from "../samples.js";
+import { containing } from "../samples.js";
 import { groups } from "../study.js";
 import { choice, windowed } from "../widgets.js";
+
+/** Milliseconds after the last letter until samples are searched. */
+const PAUSE = 300;
+
+/** @typedef {{side: "base" | "rl", policy: string, sample: number | null}} Hit */
 
 /**
  * @param {import("../study.js").Study} study
@@ -19,48 +24,64 @@ import { choice, windowed } from "../widgets.js";
 export async function questions(study, cell, view) {
   const { query } = view;
   const sort = query.sort || "rl-only";
-  const [asked, list, inBase, inRl] = await Promise.all([
-    study.questions(cell.benchmark), ranked(study, cell, sort), readable(study, cell.base), readable(study, cell.rl),
-  ]);
-  const readableHere = (/** @type {number} */ q) => (inBase === null || inBase.has(q)) || (inRl === null || inRl.has(q));
-  const words = (query.find ?? "").trim().toLowerCase();
-  const only = query.who;
-  const here = list.filter((each) => readableHere(each.question)).length;
-  const wanted = (/** @type {import("../ranking.js").Standing} */ each) => (!only || each.who === only) && (!query.texts || readableHere(each.question));
-  const found = list.filter((each) => wanted(each) && (!words || matches(asked.get(each.question), each.question, words)));
-  const tallies = groups(list, (each) => each.who);
-  const page = h("div");
-  const draw = async (/** @type {string} */ typed) => {
-    view.note({ find: typed });
-    const again = list.filter((each) => wanted(each) && (!typed.trim() || matches(asked.get(each.question), each.question, typed.trim().toLowerCase())));
-    refill(page, ...await parts(again));
-  };
-  const parts = async (/** @type {typeof list} */ some) => [
-    h("p", { role: "status" }, `${plural(some.length, "question")} of ${list.length}${some.length && !some.some((each) => readableHere(each.question)) ? "; texts of these are not in this page" : ""}.`),
-    some.length > 0 && h("div.columns.even", null,
-      h("section", null, h("h2", null, "List"), rows(study, cell, view, some, asked, readableHere)),
-      await matrix(study, cell, view, some, asked)),
-  ];
-  refill(page, ...await parts(found));
+  const [asked, list] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, sort, query.p)]);
   if (!list.length) return { title: "Who solves which question", crumbs: cellCrumbs(study, cell), body: [absent(study, "The counts of answers of this box")] };
+  const [only, tallies] = [query.who, groups(list, (each) => each.who)];
+  const here = list.filter((each) => each.here).length;
+  const wanted = list.filter((each) => (!only || each.who === only) && (!query.texts || each.here));
+  const page = h("div");
+  let turn = 0;
+  const draw = async (/** @type {string} */ typed) => {
+    const now = ++turn;
+    const words = typed.trim().toLowerCase();
+    let unread = "";
+    const hits = words ? await hitsOf(study, cell, words).catch((error) => { unread = `; samples could not be searched: ${error.message}`; return new Map(); }) : new Map();
+    if (now !== turn) return;
+    const some = wanted.filter((each) => !words || hits.has(each.question) || matches(asked.get(each.question), each.question, words));
+    const excerpt = words && !study.ranges ? "; of samples, those in this page were searched" : "";
+    const counted = some.length && !some.some((each) => each.here) ? "; texts of these are not in this page" : "";
+    const drawn = some.length > 0 && h("div.columns.even", null,
+      h("section", null, h("h2", null, "List"), rows(study, cell, view, some, asked, hits)), await matrix(study, cell, view, some, asked));
+    refill(page, h("p", { role: "status" }, `${plural(some.length, "question")} of ${list.length}${unread || excerpt || counted}.`), drawn);
+  };
+  /** @type {any} */
+  let wait;
+  const type = (/** @type {any} */ event) => {
+    view.note({ find: event.target.value });
+    clearTimeout(wait);
+    wait = setTimeout(draw, PAUSE, event.target.value);
+  };
+  await draw(query.find ?? "");
+  const shared = study.ordered(cell.base.policies).filter((name) => common(cell, name));
   return {
     title: "Who solves which question",
     crumbs: cellCrumbs(study, cell),
     body: [
       health(cell) || null,
-      h("p", null, "A question is solved by a model if any of the samples that were drawn is right, under any policy."),
+      h("p", null, `A model solves a question if any of its samples is right, ${under(study, cell, query.p)}. Differences are RL − Base, of the shares of right samples.`),
       h("div.chips", null, /** @type {import("../ranking.js").Who[]} */ (["rl", "base", "both", "none"]).map((who) => h("a", {
         href: view.href({ who: only === who ? "" : who, sort: { rl: "rl-only", base: "base-only", both: "both", none: "none" }[who] }), "aria-current": only === who ? "true" : null, "data-key": `who ${who}`,
       }, `${solving(who, list)}: ${count(tallies.get(who)?.length ?? 0)}`)),
         here > 0 && here < list.length && h("a", { href: view.href({ texts: query.texts ? "" : 1 }), "aria-current": query.texts ? "true" : null, "data-key": "texts" }, `Texts are in this page: ${here}`)),
       h("div.controls", null,
         choice("Order", SORTS, sort, (value) => view.set({ sort: value })),
-        h("label.choice", null, h("span", null, "Search in questions"), h("input", {
-          type: "search", value: query.find ?? "", "data-key": "find", autocomplete: "off", input: (/** @type {any} */ event) => draw(event.target.value),
+        choice("Under", [["", "any policy"], ...shared.map((name) => /** @type {[string, string]} */ ([name, study.policyTitle(name)]))], common(cell, query.p) ?? "", (p) => view.set({ p })),
+        h("label.choice", null, h("span", null, "Search in questions, answers and samples"), h("input", {
+          type: "search", value: query.find ?? "", "data-key": "find", autocomplete: "off", input: type,
         }))),
       page,
     ],
   };
+}
+
+/** Questions with the words in a sample or an answer, and in which. @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {string} words */
+async function hitsOf(study, cell, words) {
+  /** @type {Map<number, Hit>} */
+  const hits = new Map();
+  for (const side of /** @type {const} */ (["rl", "base"])) {
+    for (const [policy, question, sample] of await containing(study, cell, side, words)) if (!hits.has(question)) hits.set(question, { side, policy, sample });
+  }
+  return hits;
 }
 
 /** @param {any} row @param {number} question @param {string} words */
@@ -70,9 +91,9 @@ function matches(row, question, words) {
 
 /**
  * @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {import("../main.js").View} view
- * @param {import("../ranking.js").Standing[]} list @param {Map<number, any>} asked @param {(q: number) => boolean} here
+ * @param {import("../ranking.js").Standing[]} list @param {Map<number, any>} asked @param {Map<number, Hit>} hits
  */
-function rows(study, cell, view, list, asked, here) {
+function rows(study, cell, view, list, asked, hits) {
   return windowed({
     label: "Questions", length: list.length, height: 58, rows: 12,
     row: (i) => {
@@ -80,10 +101,13 @@ function rows(study, cell, view, list, asked, here) {
       const id = idOf(asked, each.question);
       const text = asked.get(each.question)?.text;
       const { base, rl } = each.solved;
+      const hit = hits.get(each.question);
+      const to = (/** @type {Record<string, any>} */ more) => link(["c", cell.pair, cell.benchmark, "q", id], { sort: view.query.sort, under: view.query.p, ...more });
       return h("div", null,
-        h("div", null, h("a", { "data-row": id, href: link(["c", cell.pair, cell.benchmark, "q", id], { sort: view.query.sort, m: view.query.m }) }, visible(id)), " ",
-          h("b", null, solving(each.who, [each])), !here(each.question) && h("span.note", null, " · counts only")),
-        h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), " right",
+        h("div", null, h("a", { "data-row": id, href: to({}) }, visible(id)), " ",
+          hit && [h("a", { href: to({ col: hit.side, [hit.side]: hit.policy, [hit.side === "rl" ? "rs" : "bs"]: hit.sample }) }, `found in ${hit.sample === null ? "an answer" : "a sample"} of ${hit.side === "rl" ? "RL" : "Base"}`), " "],
+          !each.here && h("span.note", null, "counts only · "), h("b", null, solving(each.who, [each]))),
+        h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), ` right: ${points(each.lead)}`,
           text ? ` · ${visible(text.slice(0, 160)).replaceAll("\n", " ")}` : ""));
     },
   });
@@ -102,7 +126,7 @@ async function matrix(study, cell, view, list, asked) {
   if (!budgets.length) return h("section", null, h("h2", null, "Matrix"), absent(study, "The metrics of single questions"));
   const n = budgets.includes(Number(view.query.n)) ? Number(view.query.n) : budgets[0];
   const places = new Map(list.map((each, i) => [each.question, i]));
-  const columns = [cell.base, cell.rl].flatMap((side, i) => side.policies.map((policy) => ({ policy, side: i === 0 ? "base" : "rl" })));
+  const columns = [cell.base, cell.rl].flatMap((side, i) => study.ordered(side.policies).map((policy) => ({ policy, side: i === 0 ? "base" : "rl" })));
   const at = new Map(columns.map((each, i) => [`${each.side} ${each.policy}`, i]));
   const values = new Float32Array(columns.length * list.length).fill(NaN);
   frames.forEach((frame, i) => {
@@ -155,7 +179,7 @@ async function matrix(study, cell, view, list, asked) {
       pen.strokeRect(left(cursor.x) - 1, cursor.y * size.h - 1, size.w + 1, size.h + 2);
     }
   };
-  const href = (/** @type {number} */ x, /** @type {number} */ y) => link(["c", cell.pair, cell.benchmark, "q", idOf(asked, list[y].question)], { sort: view.query.sort, [columns[x].side]: columns[x].policy });
+  const href = (/** @type {number} */ x, /** @type {number} */ y) => link(["c", cell.pair, cell.benchmark, "q", idOf(asked, list[y].question)], { sort: view.query.sort, under: view.query.p, [columns[x].side]: columns[x].policy });
   const say = () => {
     const each = list[cursor.y];
     const { policy, side } = columns[cursor.x];
@@ -188,7 +212,7 @@ async function matrix(study, cell, view, list, asked) {
   return h("section", null,
     h("h2", null, "Matrix"),
     h("p.note", null, `A row is a question, in the order of the list; a column is a policy, `, h("b.base", null, "Base at the left"), ", ", h("b.rl", null, "RL at the right"),
-      `, in the order: ${cell.base.policies.slice(0, 3).map((name) => study.policyTitle(name)).join("; ")} … The fuller a box, the larger the estimated chance that the policy solves the question; in the palest its samples do not. Lines part the groups.`),
+      `, in the order: ${study.ordered(cell.base.policies).slice(0, 3).map((name) => study.policyTitle(name)).join("; ")} … The fuller a box, the larger the estimated chance that the policy solves the question; in the palest its samples do not. Lines part the groups.`),
     h("div.controls", null,
       choice("Samples per question", budgets.map((each) => [String(each), String(each)]), String(n), (value) => view.set({ n: value })),
       choice("Metric", [["P", study.metricTitle("P")], ["Q", study.metricTitle("Q")]], metric, (m) => view.set({ m }))),

@@ -5,7 +5,7 @@ import { h, refill } from "../dom.js";
 import { fixed, interval, known, percent, plural, points as pp, signed } from "../format.js";
 import { dark, seen, symbol } from "../look.js";
 import { absent, cellCrumbs, health, metricChoice, sample } from "../parts.js";
-import { nearMatches } from "../near.js";
+import { labels, nearMatches } from "../near.js";
 import { pick } from "../study.js";
 import { choice, table } from "../widgets.js";
 
@@ -98,6 +98,7 @@ function set(study, { candidates, targets, chosen, matches, tolerance, metric, p
   });
   const steps = path.map((/** @type {any} */ row) => ({ x: row.budget, y: row.value, target: row.target_budget }));
   const colour = (/** @type {any} */ mark) => seen(mark.colour);
+  const values = [...candidates.map((/** @type {any} */ row) => row.value), chosen.value + tolerance / 100];
   const counts = targets.map((/** @type {any} */ target) => ({ budget: target.budget, count: nearMatches(candidates, target, tolerance / 100).length }));
   return [
     h("ul.legend", null,
@@ -114,7 +115,7 @@ function set(study, { candidates, targets, chosen, matches, tolerance, metric, p
         plot: (width) => ({
           width, height: Math.max(260, Math.min(420, width * 0.6)), marginLeft: 52, marginBottom: 38,
           x: { ...budgetAxis(candidates.map((/** @type {any} */ row) => row.budget), "Base's samples per question"), insetLeft: 10, insetRight: 10 },
-          y: shareAxis([...candidates.map((/** @type {any} */ row) => row.value), chosen.value + tolerance / 100], "questions", true),
+          y: shareAxis(values, "questions", true),
           color: { type: "identity" }, symbol: { type: "identity" },
           marks: [
             Plot.rectY([chosen], { y1: Math.max(0, chosen.value - tolerance / 100), y2: Math.min(1, chosen.value + tolerance / 100), fill: "var(--rl)", fillOpacity: 0.15 }),
@@ -122,7 +123,7 @@ function set(study, { candidates, targets, chosen, matches, tolerance, metric, p
             Plot.line(steps, { x: "x", y: "y", stroke: "currentColor", strokeWidth: 1.5 }),
             Plot.dot(marks.filter((/** @type {any} */ mark) => !mark.near), { x: "x", y: "y", r: 3, symbol: (/** @type {any} */ mark) => symbol(mark.marker), stroke: colour, strokeOpacity: 0.7 }),
             Plot.dot(marks.filter((/** @type {any} */ mark) => mark.near), { x: "x", y: "y", r: 4, symbol: (/** @type {any} */ mark) => symbol(mark.marker), fill: colour, stroke: dark() ? "#fff" : "#000", strokeWidth: 0.8 }),
-            Plot.text(steps, { x: "x", y: "y", text: (/** @type {any} */ step) => String(step.target), dy: -11, fontWeight: "bold", fill: "currentColor", stroke: dark() ? "#14171a" : "#fff", strokeWidth: 3 }),
+            Plot.text(labels(steps, 0.08 * (Math.max(...values) - Math.min(...values))), { x: "x", y: "y", text: "text", dy: -11, fontWeight: "bold", fill: "currentColor", stroke: dark() ? "#14171a" : "#fff", strokeWidth: 3 }),
           ],
         }),
       }),
