@@ -114,7 +114,7 @@ def test_every_figure_and_table_links_to_its_numbers(results: Path, tmp_path: Pa
 def test_captions_name_their_pair_and_benchmark(results: Path) -> None:
     page = report_page(searchlens.open(results))
     (figure,) = re.findall(r'<figure id="toy-sums-gap_map_P">(.*?)</figure>', page, re.DOTALL)
-    assert "toy on sums: Base minus RL" in words(figure)
+    assert "toy on sums: RL minus Base" in words(figure)
     assert 'href="explorer.html#/c/toy/sums"' in page
 
 
