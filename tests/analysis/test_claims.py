@@ -23,6 +23,7 @@ from searchlens.reporting import explorer_sentences
 from searchlens.reporting.boptr import context as shared
 from searchlens.reporting.boptr import extension, metrics, regimes, vertical
 from searchlens.reporting.figures import budget_equivalents, cover, gap_map, recovery, support_region
+from searchlens.reporting.figures.context import Labels
 from searchlens.reporting.tables.recovery import GREEDY
 
 NUMBER = r"[+\u2212]?\d+(?:\.\d+)?"
@@ -379,10 +380,9 @@ def test_losses_and_gains_are_compared_by_their_difference(seed: int) -> None:
 
 @seeded
 def test_the_map_counts_who_leads(seed: int) -> None:
-    """In the sign of the paper, Base minus RL, which the map keeps."""
     frame = cells(np.random.default_rng(seed), gap=(-1, 1)).rename({"gap_lo": "lo", "gap_hi": "hi"})
-    rl, base = (frame["hi"] < -1e-9).sum(), (frame["lo"] > 1e-9).sum()
-    assert numbers(gap_map._gap_map_finding(frame)) == [rl, frame.height, base]
+    rl, base = (frame["lo"] > 1e-9).sum(), (frame["hi"] < -1e-9).sum()
+    assert numbers(gap_map._gap_map_finding(frame)) == [rl, frame.height, base, frame.height - rl - base]
 
 
 @seeded
@@ -395,8 +395,57 @@ def test_cover_counts_who_covers_more(seed: int) -> None:
     wanted: list[float] = [frame.height // 2]
     for tau in (0.5, 1.0):
         rows = frame.filter(tau=tau)
-        wanted += [tau, (rows["hi"] < -1e-9).sum(), (rows["lo"] > 1e-9).sum()]
+        base, rl = (rows["hi"] < -1e-9).sum(), (rows["lo"] > 1e-9).sum()
+        wanted += [tau, base, rl, rows.height - base - rl]
     assert numbers(title) == wanted
+
+
+@seeded
+def test_exponents_are_counted_only_where_they_are_rejected(seed: int) -> None:
+    """A set that holds everything shows nothing, and a law that was not tested is not rejected."""
+    rng = np.random.default_rng(seed)
+    rows, wanted = [], {"cells": 0, "one": 0, "empty": 0, "every": 0}
+    for cell in range(rng.integers(1, 5)):
+        testable = bool(rng.integers(2))
+        p = [None if rng.random() < 0.2 else float(rng.choice([0.01, 0.05, 0.5])) for _ in range(3)]
+        inside = [value is not None and value >= 0.05 for value in p]
+        found = {"pair": "a", "benchmark": str(cell), "testable": testable, "empty": not any(inside)}
+        rows += [{**found, "beta": 0.5 * (i + 1), "p": p[i], "inside": inside[i]} for i in range(3)]
+        if testable:
+            rejected = [value is not None and value < 0.05 for value in p]
+            wanted["cells"] += 1
+            wanted["one"] += rejected[1]
+            wanted["empty"] += not any(inside)
+            wanted["every"] += not any(rejected) and any(inside)
+    title = budget_equivalents._exponent_sets_finding(pl.DataFrame(rows, infer_schema_length=None), SOUND)
+    if not wanted["cells"]:
+        assert title == "No power law could be tested"
+        return
+    assert numbers(title.replace("β = 1", "β")) == [
+        number for name, number in wanted.items() if number or name != "every"
+    ]
+
+
+@seeded
+def test_a_path_is_said_to_be_chosen(seed: int) -> None:
+    """That it was chosen, and among how many points, is in the sentence; a budget without a match is named."""
+    rng = np.random.default_rng(seed)
+    budgets = [2**i for i in range(rng.integers(1, 5))]
+    near = [budget for budget in budgets if rng.random() < 0.8]
+    errors = rng.uniform(-0.1, 0.1, len(budgets))
+    rows = [{"layer": "rl", "target_budget": budget} for budget in budgets]
+    rows += [{"layer": "near_match", "target_budget": budget} for budget in near]
+    path = zip(budgets, errors, strict=True)
+    rows += [{"layer": "monotone", "target_budget": budget, "rl_minus_base": error} for budget, error in path]
+    title = recovery._recovery_finding(
+        pl.DataFrame(rows, infer_schema_length=None), Labels(pair="a", benchmark="b", questions=9), points=135
+    )
+    missed = [budget for budget in budgets if budget not in near]
+    assert "By the estimates" in title
+    if missed:
+        assert numbers(title) == [135, 3, *missed, len(near), len(budgets)]
+    else:
+        assert numbers(title) == [135, round(100 * max(abs(errors)), 1), len(budgets)]
 
 
 @seeded
@@ -437,7 +486,7 @@ def test_matches_are_those_of_the_frame(seed: int) -> None:
     )
     missed = [budget for budget, count in zip(budgets, counts, strict=True) if not count]
     wanted = missed or [*dict.fromkeys([min(counts), max(counts)]), 9]
-    assert title.startswith("No Base point") == bool(missed) and numbers(title) == wanted
+    assert ("no Base point" in title) == bool(missed) and numbers(title) == wanted
 
 
 @seeded
@@ -445,7 +494,13 @@ def test_at_equal_cost_both_were_read(seed: int) -> None:
     """Base's best at or below the cost; neither is said of a cost at which it was not read."""
     rng = np.random.default_rng(seed)
     rows = [
-        {"axis": "tokens", "model": model, "layer": layer, "x": float(x), "value": float(rng.integers(0, 101) / 100)}
+        {
+            "axis": "tokens",
+            "model": model,
+            "layer": layer,
+            "x": float(x) * 100,
+            "value": float(rng.integers(0, 101) / 100),
+        }
         for model, layer in (("RL", "AR"), ("Base", "AR edge"))
         for x in np.sort(rng.choice(np.arange(1, 20), rng.integers(0, 4), replace=False))
     ]
@@ -497,7 +552,7 @@ def errors(rng: np.random.Generator, **columns: list[Any]) -> pl.DataFrame:
 
 @seeded
 def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -> None:
-    frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], cells=[3, 3, 2])
+    frame = errors(np.random.default_rng(seed), kind=["rule", "oracle"], rule=["R"], cells=[3, 3, 2])
     title = shared.least(frame)
     honest = [row for row in frame.to_dicts() if row["kind"] == "rule" and row["corrected"] is not None]
     most = [row for row in honest if row["cells"] == max(each["cells"] for each in honest)]
@@ -507,8 +562,10 @@ def test_a_row_errs_least_only_if_no_other_interval_reaches_its_own(seed: int) -
     first = min(most, key=lambda row: row["corrected"])
     apart = all(row["lo_corrected"] > first["hi_corrected"] for row in most if row is not first)
     assert re.findall(r"\b[A-E]\b", title)[0] == first["label"]
+    twins = pl.concat([frame, frame.filter(label=first["label"]).with_columns(label=pl.lit("twin"), rule=pl.lit("T"))])
+    assert shared.least(twins) == re.sub(rf"\b{first['label']}\b", r"\g<0>, here the same as T,", title, count=1)
     assert ("errs least over" in title) == (apart and len(most) > 1)
-    assert ("leave open" in title) == (not apart)
+    assert ("By the estimates" in title) == (not apart)
     if "errs least over" in title:
         assert f"over {first['cells']} cells" in title
 

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from drawn import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 from figure_data import draw, write
@@ -250,6 +251,21 @@ def test_cells_that_are_not_interpretable_are_named_in_the_figures_that_show_the
     check_layout(figure)
     assert f"Not interpretable, but in these numbers: {named} (table health)" in words(figure)
     assert "interpretable" not in words(draw(name, context)[0])
+
+
+def test_no_mark_of_an_exponent_lies_on_the_name_of_a_benchmark(several: BoptrContext) -> None:
+    """Those of an exponent of 0 are where the names begin."""
+    beta = {"regime_betas": several.frames["regime_betas"].with_columns(assigned=pl.lit(0.0), own=pl.lit(0.0))}
+    figure, _ = draw("beta_robustness", replace(several, frames={**several.frames, **beta}))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    names = [text.get_window_extent() for text in axes.texts if text.get_weight() == "bold"]
+    half = 0.5 * 5 * figure.dpi / 72
+    ends = [line for line in axes.lines if line.get_gid() in ("assigned", "own")]
+    assert len(ends) == 2 * len(names)
+    for line in ends:
+        x, y = axes.transData.transform(np.asarray(line.get_xydata())[line.get_markevery()[0]])
+        assert not any(name.overlaps(Bbox([[x - half, y - half], [x + half, y + half]])) for name in names)
 
 
 def test_many_cells_that_are_not_interpretable_are_counted(several: BoptrContext) -> None:

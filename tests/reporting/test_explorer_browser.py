@@ -276,7 +276,10 @@ def test_the_report_shows_captions_figures_and_tables(browser: Browser, report_f
     picture = page.locator("#pass_curves img")
     picture.scroll_into_view_if_needed()
     page.wait_for_function("document.querySelector('#pass_curves img').naturalWidth === 700")
-    assert page.locator("#table-health td", has_text="toy-base").first.is_visible()
+    cell = page.locator("#table-health td", has_text="toy-base").first
+    assert not cell.is_visible()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert cell.is_visible() and cell.evaluate("(one) => getComputedStyle(one).position") == "sticky"
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide <= 0
     assert said == [] and [url for url in asked if not url.startswith("data:")] == [report_file.as_uri()]

@@ -39,7 +39,6 @@ ESTIMATES = {
         "error",
         "gap",
         "rl_minus_base",
-        "base_minus_rl",
         "beta",
         "rl",
     ),

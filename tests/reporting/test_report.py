@@ -27,6 +27,7 @@ from searchlens.config import addons, check
 from searchlens.errors import InputError
 from searchlens.plan import Grid, needs
 from searchlens.reporting import captions
+from searchlens.reporting.explorer_index import Index
 from searchlens.reporting.report import report_page
 from searchlens.store import provenance, snapshots
 from small_results import finish
@@ -72,17 +73,48 @@ def test_every_figure_and_table_is_there_once_with_its_caption(results: Path) ->
     assert len(re.findall(r' id="', page)) == len(set(re.findall(r' id="([^"]*)"', page)))
 
 
-def test_a_reader_first_sees_the_headline_health_and_pass_curves(results: Path) -> None:
+def test_a_reader_first_sees_a_sentence_and_the_main_figures(results: Path) -> None:
     page = report_page(searchlens.open(results))
-    places = [page.index(part) for part in ("neither leads surely", "table-health", '<figure id="pass_curves"')]
-    assert places == sorted(places) and places[-1] < page.index('<section id="study">')
+    first, rest = page[: page.index('<section id="study">')], page[page.index('<section id="study">') :]
+    said = words(first[first.index("<main>") :])
+    assert "with top-p 0.95, temperature 1 (topp0.95_t1.0). Brackets are 95% intervals over questions." in said
+    assert re.search(r"toy on sums: With 1 sample neither leads surely: .*? 6 questions, 4 samples of Base", said)
+    assert '<figure id="pass_curves"' in first and "<table>" not in first
+    for anchor in ("table-health", "toy-sums-gap_map_P", "boptr-crossing"):
+        before = rest[: rest.index(f'id="{anchor}"')]
+        assert before.count("<details") == before.count("</details>") + 1 and '<details class="part" open' not in rest
     assert "How much of what RL gains" in page[page.index('<section id="reading">') :]
+
+
+def test_remarks_on_samples_are_not_folded(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = Index(searchlens.open(results), frozenset().__contains__, by_ranges=False).cells()
+    for state, seen in (("ok", False), ("warn", True), ("bad", True)):
+        told = [{**cell, "health": {"state": state}, "sentences": ["Mind this.", "Led.", "Reached."]} for cell in cells]
+        monkeypatch.setattr(Index, "cells", lambda _, told=told: told)
+        page = report_page(searchlens.open(results))
+        unfolded = re.sub(r"<details.*?</details>", "", page[: page.index('<section id="study">')], flags=re.DOTALL)
+        assert "Led." in unfolded and ("Mind this." in unfolded) is seen and "Reached." in page
+
+
+def test_every_figure_and_table_links_to_its_numbers(results: Path, tmp_path: Path) -> None:
+    """By an address that resolves from where the page is, also if that is another folder."""
+    for name in ("figures/pass_curves", "figures/toy/sums/gap_map_P"):
+        (results / f"{name}.csv").write_text("a\n")
+    for folder in (results, tmp_path / "pages"):
+        page = report_page(searchlens.open(results), folder)
+        links = [unquote(html.unescape(link)) for link in re.findall(r'href="([^"#:]+?)(?:#[^"]*)?"', page)]
+        files = [link for link in links if not link.endswith("explorer.html")]
+        assert len(files) > 12
+        assert [link for link in files if not (folder / link).resolve().is_file()] == []
+        items = r'<section id="table-\w+">.*?</section>|<figure id="toy-sums-gap_map_P">.*?</figure>'
+        for item in re.findall(items, page, re.DOTALL):
+            assert len(re.findall(r'<p class="files">.*?\.csv', item, re.DOTALL)) == 1
 
 
 def test_captions_name_their_pair_and_benchmark(results: Path) -> None:
     page = report_page(searchlens.open(results))
     (figure,) = re.findall(r'<figure id="toy-sums-gap_map_P">(.*?)</figure>', page, re.DOTALL)
-    assert "toy on sums: Base minus RL" in words(figure)
+    assert "toy on sums: RL minus Base" in words(figure)
     assert 'href="explorer.html#/c/toy/sums"' in page
 
 

@@ -366,7 +366,8 @@ WORTH_MORE = (
 )
 FITTED = (
     Claim("No power law could be tested", lambda row: not row["cells"]),
-    Claim("Of {cells} cells no power law fits in {empty}; β = 1 is allowed in {one}"),
+    Claim("Of {cells} cells β = 1 is rejected in {one}, every power law in {empty}", _lacks("every")),
+    Claim("Of {cells} cells β = 1 is rejected in {one}, every power law in {empty}; in {every} no β is rejected"),
 )
 
 
@@ -383,28 +384,36 @@ def counted(ends: Iterable[tuple[float | None, float | None]]) -> Row:
     }
 
 
-LEADS = (Claim("RL leads in {rl} of {cells} cells, Base in {base}"),)
+LEADS = (Claim("RL leads at {rl} of {cells} points, Base at {base}; {open}"),)
 CHANGED_MORE = (Claim("RL loses more questions than it adds in {base} of {cells} cells, adds more in {rl}; {open}"),)
 INSIDE = (
     Claim("Neither model solves any question", _lacks("decided")),
     Claim("By the estimates RL is inside what Base's {policies} reach at {inside} of {decided} budgets"),
 )
-COVERS = (Claim("at τ = {tau:g} Base covers more in {base} cells and RL in {rl}"),)
+COVERS = (Claim("at τ = {tau:g} Base covers more in {base}, RL in {rl}, {open}"),)
 AT_COST = (
     Claim("RL and Base were not read at the same cost", _lacks("cost")),
-    Claim("At equal {axis} ({cost:.2g}) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"),
+    Claim(
+        "At equal {axis} ({cost:.0f} per question) the best of Base solves {base:.0%}, RL {rl:.0%}, by the estimates"
+    ),
 )
 PATH = (
     Claim(
-        "No Base point is within {tolerance} of RL at {missed}, one is at {near} of {budgets} budgets",
+        "By the estimates none of {points} Base points is within {tolerance} of RL at {missed}, one is at {near} of"
+        " {budgets} budgets",
         lambda row: row["missed"],
     ),
-    Claim("A path through Base that never goes back stays within {kept} pp of RL at all {budgets} budgets"),
+    Claim(
+        "By the estimates a path that never goes back, chosen among {points} Base points, stays within {kept} pp of RL"
+        " at all {budgets} budgets"
+    ),
 )
 MATCHES = (
-    Claim("No Base point matches RL at {missed}", _has("missed")),
-    Claim("{low} of {points} Base points match each budget of RL", lambda row: row["low"] == row["high"]),
-    Claim("{low} to {high} of {points} Base points match each budget of RL"),
+    Claim("By the estimates no Base point matches RL at {missed}", _has("missed")),
+    Claim(
+        "By the estimates {low} of {points} Base points match each budget of RL", lambda row: row["low"] == row["high"]
+    ),
+    Claim("By the estimates {low} to {high} of {points} Base points match each budget of RL"),
 )
 LEVEL = (Claim("By the estimates Base ≥ RL under {first} policies at {first_budget}, {last} at {last_budget}"),)
 
@@ -413,7 +422,7 @@ ERRS_LEAST = (
     Claim(
         "Of the rows that have not seen the curve only {label} is defined: {error} points", lambda row: row["rows"] == 1
     ),
-    Claim("Intervals leave open which row errs least without the curve: {label} {error}, {near}", _has("near")),
+    Claim("By the estimates {label} errs least without the curve, {error} points, next {near}", _has("near")),
     Claim("Of the rows that have not seen the curve {label} errs least over {cells} cells: {error} points"),
 )
 ERRORS = (

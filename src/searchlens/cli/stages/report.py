@@ -11,4 +11,4 @@ from searchlens.store import files
 
 def report(study: Study, output: Path) -> None:
     """Write the report of a study."""
-    files.replace_text(output, report_page(study))
+    files.replace_text(output, report_page(study, output.parent))

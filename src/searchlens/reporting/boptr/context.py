@@ -346,8 +346,13 @@ def least(rows: pl.DataFrame) -> str:
     found = honest.filter(pl.col("cells") == pl.col("cells").max()).sort("corrected").to_dicts()
     if not found:
         return say(ERRS_LEAST, {"rows": 0})
+    ends = ("corrected", "lo_corrected", "hi_corrected")
+    same = [row for row in found if all(row[end] == found[0][end] for end in ends)]  # with one model some rules are one
+    found = [found[0], *(row for row in found if row not in same)]
     overlapping = [row for row in found[1:] if row["lo_corrected"] <= found[0]["hi_corrected"]]
     near = ", ".join(f"{row['label']} {_error(row)}" for row in overlapping[:1])
+    others = f", here the same as {', '.join(row['rule'] for row in same[1:])}," if same[1:] else ""
+    found[0] = {**found[0], "label": f"{found[0]['label']}{others}"}
     return say(ERRS_LEAST, {**found[0], "rows": len(found), "error": _error(found[0]), "near": near})
 
 

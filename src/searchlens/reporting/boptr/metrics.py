@@ -236,7 +236,7 @@ def _score_lines(summary: pl.DataFrame) -> list[fmt.Line]:
 # ---- figure
 
 BINS = 40
-NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", palette.BASE_COLOUR
+NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", "#882255"
 SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how its columns end
 
 
@@ -277,7 +277,7 @@ def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure | None:
     panels[-1].set_xlabel("leave-one-out pseudo-R² (1: perfect)")
     handles = [
         Patch(color=NULL_COLOUR, label="feature of the largest |r|, models shuffled"),
-        style.key("feature of the largest |r|, as observed", color=palette.RL_COLOUR, linewidth=1.6),
+        style.key("feature of the largest |r|, as observed", color=palette.ENVELOPE_COLOUR, linewidth=1.6),
         style.key("each feature alone", color=FEATURE_COLOUR, marker="|", linestyle="none"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=1)
@@ -297,7 +297,7 @@ def _panel(axes: Axes, rows: pl.DataFrame, best: Mapping[str, Any]) -> None:
     ends = [best["score"], *null["score"], *features["score"]]
     bars: dict[str, Any] = {"bins": BINS, "binrange": (min(ends), max(ends)), "color": NULL_COLOUR, "alpha": 1}
     sns.histplot(style.to_pandas(null), x="score", gid="null", ax=axes, linewidth=0, **bars)
-    axes.axvline(best["score"], color=palette.RL_COLOUR, linewidth=1.6, gid="observed")
+    axes.axvline(best["score"], color=palette.ENVELOPE_COLOUR, linewidth=1.6, gid="observed")
     sns.rugplot(style.to_pandas(features), x="score", height=0.08, color=FEATURE_COLOUR, linewidth=1, ax=axes)
     axes.set(xlabel="", ylabel="shuffles")
     verdict = f"{number(best['score'])}, p = {best['p']:.3f} ({null.height} shuffles)"

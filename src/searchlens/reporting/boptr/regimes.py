@@ -131,12 +131,14 @@ def _overlap_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
 # ---- figure
 
 CONSTRAINTS = {"R0": "o", "R1": "s", "R2": "^"}
-TIED_COLOUR, EXACT_COLOUR, OWN_COLOUR = "#DCE6F2", "#9FBFE0", "#E69F00"
+TIED_COLOUR, EXACT_COLOUR, OWN_COLOUR, ASSIGNED_COLOUR = "#DCE6F2", "#9FBFE0", "#E69F00", "#882255"
 COLUMNS = (
     *("benchmark", "regime", "constraint", "beta", "lo", "hi", "exact", "tied", "assigned", "own"),
     *("path", "reason"),
 )
 STEP = 0.1
+GAP, ABOVE = 1.5, 0.45
+"""In rows: between benchmarks, and of the name of one above its first row, so that no mark lies on it."""
 LETTERS = 46
 
 
@@ -151,7 +153,7 @@ def numbers(context: shared.BoptrContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    heights = shared.places(numbers["benchmark"].to_list(), gap=1.0)
+    heights = shared.places(numbers["benchmark"].to_list(), gap=GAP)
     height = 1.75 + 0.2 * (heights[-1] + 1)
     anchor, benchmarks = context.plan.anchor_model, numbers["benchmark"].unique(maintain_order=True).to_list()
     second = f"{anchor}: exponents \N{GREEK SMALL LETTER BETA} by benchmark"
@@ -164,7 +166,7 @@ def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     axes.set_yticks(heights, numbers["constraint"].to_list())
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_ylim(heights[-1] + 1.0, -1.5)
+    axes.set_ylim(heights[-1] + 1.0, -1.9)
     axes.set_xlabel("\N{GREEK SMALL LETTER BETA} (0: budget does not matter, 1: proportional)")
     figure.legend(handles=_handles(context), loc="outside lower center", ncols=1)
     return figure
@@ -193,9 +195,9 @@ def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
 def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
     first = rows.row(0, named=True)
     top, bottom = min(rows["y"].to_list()) - 0.5, max(rows["y"].to_list()) + 0.5
-    axes.text(-0.05, top - 0.1, f"{title} ({first['regime']})", va="bottom", fontsize=7, weight="bold")
+    axes.text(-0.05, top - ABOVE, f"{title} ({first['regime']})", va="bottom", fontsize=7, weight="bold")
     line: dict[str, Any] = {"linewidth": 0.8, "markersize": 5, "clip_on": False}
-    assigned: dict[str, Any] = {"color": palette.RL_COLOUR, "marker": "v", "markevery": [0], "zorder": 3}
+    assigned: dict[str, Any] = {"color": ASSIGNED_COLOUR, "marker": "v", "markevery": [0], "zorder": 3}
     axes.plot([first["assigned"]] * 2, [top, bottom], gid="assigned", **assigned, **line)
     if first["own"] is not None:
         own: dict[str, Any] = {"color": OWN_COLOUR, "marker": "^", "markevery": [1], "linestyle": (0, (2, 1))}
@@ -207,7 +209,7 @@ def _handles(context: shared.BoptrContext) -> list[Line2D | Patch]:
         style.key(f"best fit, {context.interval} (refitted)", color="black", marker="o", markersize=4, linewidth=1.2),
         Patch(color=EXACT_COLOUR, label="same error as the best fit"),
         Patch(color=TIED_COLOUR, label="within one standard error of it"),
-        style.key("assigned to the regime beforehand", color=palette.RL_COLOUR, linewidth=0.8, marker="v"),
+        style.key("assigned to the regime beforehand", color=ASSIGNED_COLOUR, linewidth=0.8, marker="v"),
         style.key("this cohort's own estimate", color=OWN_COLOUR, linestyle=(0, (2, 1)), marker="^"),
         style.key("R0: a policy per budget, R1: one policy, R2: RL default", linestyle="none"),
     ]

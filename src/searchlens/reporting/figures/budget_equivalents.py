@@ -56,7 +56,7 @@ def draw_budget_equivalents(numbers: pl.DataFrame, context: StudyContext) -> Fig
         cell = pick(numbers, pair=pair, benchmark=name)
         _axes(axes, numbers["budget"].unique().to_list(), top, step=4 if len(names) > CROWDED else 2)
         if pair == pairs[0]:
-            axes.set_title(name, fontsize=7)
+            axes.set_title(context.sized(name, narrow=len(names) > CROWDED), fontsize=7)
         if (pair, name) in context.broken:
             style.not_interpretable(axes)
         elif cell.height:
@@ -64,7 +64,7 @@ def draw_budget_equivalents(numbers: pl.DataFrame, context: StudyContext) -> Fig
     style.name_axes(figure, names, "samples of RL, b", "samples of Base, N*(b)")
     keys = [
         style.key(f"N*(b), joint {labels.band}", color=palette.BASE_COLOUR, marker="o", markersize=2.5),
-        style.key("α b^β of least error", color=palette.RL_COLOUR, linestyle=LAW),
+        style.key("α b^β of least error", color=palette.ENVELOPE_COLOUR, linestyle=LAW),
         style.key("equal samples", color=palette.CURVE_COLOUR, linewidth=0.6),
         style.key("beyond Base's pool", color=palette.MUTED, marker="^", markersize=3, linestyle=""),
         style.key("below 1", color=palette.MUTED, marker="v", markersize=3, linestyle=""),
@@ -107,8 +107,8 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     axes.fill_between(budgets, *ends, color=palette.BASE_COLOUR, alpha=0.2, linewidth=0)
     axes.plot(budgets, known["n"].to_list(), color=palette.BASE_COLOUR, marker="o", markersize=2.5, zorder=3, gid="N*")
     law = cell.drop_nulls("law").sort("budget")
-    red: dict[str, Any] = {"color": palette.RL_COLOUR, "linestyle": LAW, "zorder": 2.5, "gid": "law"}
-    axes.plot(law["budget"].to_list(), law["law"].to_list(), **red)
+    look: dict[str, Any] = {"color": palette.ENVELOPE_COLOUR, "linestyle": LAW, "zorder": 3.5, "gid": "law"}
+    axes.plot(law["budget"].to_list(), law["law"].to_list(), **look)
     for state, marker, height in (("above", "^", cell["pool"][0]), ("level", "^", cell["pool"][0]), ("below", "v", 1)):
         outside = pick(cell, state=state)["budget"].to_list()
         mark: dict[str, Any] = {"linestyle": "", "marker": marker, "markersize": 3, "color": palette.MUTED}
@@ -154,12 +154,12 @@ def draw_exponent_sets(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     second = f"Exponents β of N = α b^β, N up to the pool of each policy of Base, any α{context.said_source}"
     title = f"{_exponent_sets_finding(numbers, context)}\n{second}"
     width = style.COLUMN if across == 1 else style.PAGE
-    figure = style.new_figure(width, 1.2 + down * (0.5 + 0.17 * len(pairs)), title, "sampled")
+    figure = style.new_figure(width, 1.2 + down * (0.62 + 0.17 * len(pairs)), title, "sampled")
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes in grid.flat[len(names) :]:
         axes.set_axis_off()
     for axes, name in zip(grid.flat, names, strict=False):
-        axes.set_title(name, fontsize=7)
+        axes.set_title(context.sized(name, narrow=False).rpartition(", ")[0] or name, fontsize=7)
         for value in REFERENCE:
             axes.axvline(value, color=palette.REGION_COLOUR, linewidth=0.8, zorder=0)
         for place, pair in enumerate(pairs):
@@ -180,11 +180,13 @@ def draw_exponent_sets(numbers: pl.DataFrame, context: StudyContext) -> Figure:
 
 
 def _exponent_sets_finding(numbers: pl.DataFrame, context: StudyContext) -> str:
-    """In how many cells no power law fits, and in how many 1 is among the exponents that do."""
+    """In how many cells which exponents are rejected; those of laws that are not tested are not."""
     found = [rows for key, rows in numbers.group_by("pair", "benchmark") if key not in context.broken]
     tested = [rows for rows in found if rows["testable"][0]]
-    one = [rows.filter((pl.col("beta") - 1).abs() < STEP / 2)["inside"].any() for rows in tested]
-    counts = {"cells": len(tested), "empty": sum(rows["empty"][0] for rows in tested), "one": sum(one)}
+    rejected = [rows.filter(~pl.col("inside"), pl.col("p").is_not_null())["beta"] for rows in tested]
+    one = sum(((betas - 1).abs() < STEP / 2).any() for betas in rejected)
+    every = sum(betas.is_empty() and not rows["empty"][0] for betas, rows in zip(rejected, tested, strict=True))
+    counts = {"cells": len(tested), "empty": sum(rows["empty"][0] for rows in tested), "one": one, "every": every}
     return claims.say(claims.FITTED, counts)
 
 

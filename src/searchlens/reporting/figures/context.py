@@ -122,6 +122,14 @@ class StudyContext:
         """The labels of the first cell, for what all cells share: metric, default policy and level of intervals."""
         return self.cells[0].labels
 
+    def sized(self, benchmark: str, *, narrow: bool) -> str:
+        """The title of a panel: a benchmark with its questions, and the samples of each under the default policy."""
+        support = pick(self.measures["support"], benchmark=benchmark)
+        samples = " or ".join(map(str, sorted({*support["base_samples"], *support["rl_samples"]})))
+        questions = " or ".join(map(str, support["questions"].unique().sort()))
+        counts = f"{questions} questions,{chr(10) if narrow else ' '}{samples} samples"
+        return f"{benchmark}\n{counts}" if support.height else benchmark
+
     @property
     def said_source(self) -> str:
         """Where samples come from that were not drawn in this study, as the end of a title; empty if all were."""

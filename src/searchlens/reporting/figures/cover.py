@@ -37,7 +37,7 @@ def draw_cover(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
         if pair == pairs[0]:
-            axes.set_title(name, fontsize=7)
+            axes.set_title(context.sized(name, narrow=len(names) > ACROSS), fontsize=7)
         if (pair, name) in context.broken:
             style.not_interpretable(axes)
         elif cell.height:
@@ -62,7 +62,7 @@ def _cover_finding(numbers: pl.DataFrame, context: StudyContext) -> str:
         return "Cover@τ of Base and RL"
     ends = (min(gaps["tau"]), max(gaps["tau"]))
     said = [{"tau": tau, **counted(gaps.filter(tau=tau).select("lo", "hi").iter_rows())} for tau in ends]
-    return f"Of {said[-1]['cells']} cells, {', '.join(say(COVERS, each) for each in said)}"
+    return f"Of {said[-1]['cells']} cells, {'; '.join(say(COVERS, each) for each in said)}"
 
 
 # ---- lost and added
@@ -94,14 +94,14 @@ def draw_support_change(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     policy = context.labels.general.default_policy
     second = f"Questions that only one side solves at all under {policy}{context.said_source}"
     width = max(style.COLUMN, min(style.PAGE, 1.2 + 1.5 * across))
-    height = 1.0 + down * (0.55 + 0.22 * len(pairs))
+    height = 1.0 + down * (0.67 + 0.22 * len(pairs))
     figure = style.new_figure(width, height, f"{_support_change_finding(numbers, context)}\n{second}", "sampled")
     drawn = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes in drawn.flat[len(names) :]:
         axes.set_axis_off()
     for axes, name in zip(drawn.flat, names, strict=False):
         _panel(axes, pick(numbers, benchmark=name), pairs, context)
-        axes.set_title(name, fontsize=7)
+        axes.set_title(context.sized(name, narrow=False), fontsize=7)
         axes.set_yticks(range(len(pairs)), pairs)
         axes.set_ylim(len(pairs) - 0.5, -0.5)
         axes.set_xlabel("questions")

@@ -1,4 +1,4 @@
-"""Base minus RL at the same policy and budget: as a map with the policies in families, and one line per policy."""
+"""RL minus Base at the same policy and budget: as a map with the policies in families, and one line per policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from searchlens import catalogue
-from searchlens.analysis.claims import LEADS, LEVEL, counted, percent, say
+from searchlens.analysis.claims import LEADS, LEVEL, ROUNDING, counted, percent, say
 from searchlens.analysis.frames import by_policy, pick
 from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Labels, PairContext
@@ -23,15 +23,14 @@ COUNTS = (
     *("ahead_or_level", "policies", "both_zero"),
     *("ahead_or_level_without_default", "policies_without_default", "both_zero_without_default"),
 )
-PAPER = {"base_minus_rl": -pl.col("rl_minus_base"), "lo": -pl.col("hi"), "hi": -pl.col("lo")}
-"""The paper's sign, which this figure and the gap map keep."""
+GAPS = ("policy", "budget", "base", "rl", "rl_minus_base", "lo", "hi")
 
 
 @catalogue.figure("same_policy_lines", stage="pair", per_metric=True)
 def same_policy_lines(context: PairContext) -> pl.DataFrame:
     """One row per policy and budget; the counts of a budget are repeated on each of its rows."""
     labels = context.labels
-    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", **PAPER)
+    gaps = pick(context.same_policy, **labels.curve).select(GAPS)
     counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
     return by_policy(gaps.join(counts, on="budget", how="left"), labels.policies)
 
@@ -48,25 +47,25 @@ def draw_same_policy_lines(numbers: pl.DataFrame, context: PairContext) -> Figur
     figure = style.new_figure(style.COLUMN, 2.9, labels.titled(finding), labels.source)
     axes = figure.subplots()
     grey = {"color": palette.CURVE_COLOUR, "linewidth": 0.7, "zorder": 2}
-    style.lines(axes, others, "budget", "base_minus_rl", units="policy", **grey)
+    style.lines(axes, others, "budget", "rl_minus_base", units="policy", **grey)
     style.band(axes, default, "budget", color=palette.RL_COLOUR, alpha=0.13, zorder=1)
-    style.lines(axes, default, "budget", "base_minus_rl", color=palette.RL_COLOUR, linewidth=1.6, zorder=4)
+    style.lines(axes, default, "budget", "rl_minus_base", color=palette.RL_COLOUR, linewidth=1.6, zorder=4)
     style.zero_line(axes)
     below = "budget N (samples per question)\npolicies with Base \N{GREATER-THAN OR EQUAL TO} RL"
     style.budget_axis(axes, numbers["budget"], below)
     axes.set_xticks([budget for budget, *_ in counts], [f"{budget}\n{ahead}" for budget, ahead, _ in counts])
-    axes.set_ylabel("Base \N{MINUS SIGN} RL (percentage points)")
+    axes.set_ylabel("RL \N{MINUS SIGN} Base (percentage points)")
     _names(axes, numbers, labels)
     return figure
 
 
 def _names(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Name RL's default policy and, among the others, the highest and the lowest end."""
-    ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("base_minus_rl")
+    ends = pick(numbers, budget=int(max(numbers["budget"]))).sort("rl_minus_base")
     others = ends.filter(pl.col("policy") != labels.general.default_policy)
     extremes = dict.fromkeys([*others.head(1)["policy"], *others.tail(1)["policy"]], palette.MUTED)
     colours = extremes | {labels.general.default_policy: palette.RL_COLOUR}
-    named = ends.filter(pl.col("policy").is_in(list(colours))).select("base_minus_rl", "policy")
+    named = ends.filter(pl.col("policy").is_in(list(colours))).select("rl_minus_base", "policy")
     style.label_ends(axes, [(100 * gap, name, colours[name]) for gap, name in named.iter_rows()])
 
 
@@ -83,14 +82,14 @@ FAMILY_GAP, STRIP = 1, 2.3  # in rows
 STRIP_ROWS = (0.6 - STRIP, 1.6 - STRIP)
 BAR_AT = -66  # points, to the left of the map and of the names of its rows
 # Red where RL leads, blue where Base does, as in all figures; white at zero, and both ends equally dark.
-COLOURS = LinearSegmentedColormap.from_list("lead", ["#99000D", "#F4877E", "#FFFFFF", "#6BAED6", "#08519C"])
+COLOURS = LinearSegmentedColormap.from_list("lead", ["#08519C", "#6BAED6", "#FFFFFF", "#F4877E", "#99000D"])
 
 
 @catalogue.figure("gap_map", stage="pair", per_metric=True)
 def gap_map(context: PairContext) -> pl.DataFrame:
     """One row per policy and budget; ``row`` is its place in the map, ``marked`` whether the interval excludes 0."""
     labels = context.labels
-    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", **PAPER)
+    gaps = pick(context.same_policy, **labels.curve).select(GAPS)
     counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
     rows, y, before = dict[str, int](), -1, None
     for name in kinds.ordered(gaps["policy"], labels.policies):
@@ -98,7 +97,7 @@ def gap_map(context: PairContext) -> pl.DataFrame:
         y += 1 + FAMILY_GAP * (before not in (None, family))
         rows[name], before = y, family
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Int64)
-    marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
+    marked = (pl.col("lo") > ROUNDING) | (pl.col("hi") < -ROUNDING)
     return by_policy(gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left"), labels.policies)
 
 
@@ -117,7 +116,7 @@ def draw_gap_map(numbers: pl.DataFrame, context: PairContext) -> Figure:
     axes.axhline(-0.15, color=palette.MUTED, linewidth=0.6)
     _row_names(axes, rows, labels)
     axes.set_xlabel("budget N (samples per question)")
-    lead = "Base \N{MINUS SIGN} RL (percentage points); red: RL leads, blue: Base leads"
+    lead = "RL \N{MINUS SIGN} Base (percentage points); red: RL leads, blue: Base leads"
     note = f"bold: {labels.general.confidence:.0%} interval excludes 0; red name: policy of the RL default"
     figure.supxlabel(f"{lead}\n{note}", fontsize=7)
     return figure
@@ -125,21 +124,21 @@ def draw_gap_map(numbers: pl.DataFrame, context: PairContext) -> Figure:
 
 def _gap_map_finding(numbers: pl.DataFrame) -> str:
     """In how many cells an interval shows that a side leads."""
-    return say(LEADS, counted((-hi, -lo) for lo, hi in numbers.select("lo", "hi").iter_rows()))
+    return say(LEADS, counted(numbers.select("lo", "hi").iter_rows()))
 
 
 def _map(axes: Axes, numbers: pl.DataFrame) -> None:
     """Rows of the map with an empty one between families."""
     budgets, places = sorted(set(numbers["budget"])), range(max(numbers["row"]) + 1)
     cells = numbers.with_columns(
-        text=pl.col("base_minus_rl").map_elements(lambda gap: percent(gap, sign="+"), pl.String)
+        text=pl.col("rl_minus_base").map_elements(lambda gap: percent(gap, sign="+"), pl.String)
     )
-    shown = style.to_pandas(cells, percent=["base_minus_rl"])
+    shown = style.to_pandas(cells, percent=["rl_minus_base"])
     gaps, texts, marked = (
         shown.pivot(index="row", columns="budget", values=name).reindex(index=places, columns=budgets)
-        for name in ("base_minus_rl", "text", "marked")
+        for name in ("rl_minus_base", "text", "marked")
     )
-    limit = 100 * max(abs(float(gap)) for gap in numbers["base_minus_rl"]) or 1.0
+    limit = 100 * max(abs(float(gap)) for gap in numbers["rl_minus_base"]) or 1.0
     look: dict[str, Any] = {"cmap": COLOURS, "vmin": -limit, "vmax": limit, "linewidths": 0.8, "linecolor": "white"}
     bar: dict[str, Any] = {"location": "bottom", "aspect": 45, "pad": 0.02}
     words: dict[str, Any] = {"fontsize": 7, "va": "center_baseline"}

@@ -30,8 +30,7 @@ def matching_set(context: PairContext) -> pl.DataFrame:
     ``targets`` of a point are the budgets of RL that it matches, separated by spaces.
     """
     labels = replace(context.labels, estimator="first_k")  # paths and matches are of the first samples alone
-    points = by_policy(pick(context.base, **labels.curve).select("policy", "budget", "value"), labels.policies)
-    points = points.filter(pl.col("family") != "greedy")
+    points = _base_points(context)
     near = pick(context.near_match, metric=labels.metric).select("target_budget", "policy", "budget")
     matched = near.join(points.select("policy", "budget"), on=["policy", "budget"], how="semi")
     counts = matched.group_by(budget="target_budget").agg(matches=pl.len())
@@ -42,6 +41,13 @@ def matching_set(context: PairContext) -> pl.DataFrame:
     points = points.join(of_point, on=["policy", "budget"], how="left", maintain_order="left")
     layers = [targets, points.with_columns(layer=pl.lit("point"))]
     return pl.concat(layers, how="diagonal").with_columns(pl.col("matches").fill_null(0))
+
+
+def _base_points(context: PairContext) -> pl.DataFrame:
+    """The operating points that are candidates, of the first samples."""
+    where = replace(context.labels, estimator="first_k").curve
+    points = by_policy(pick(context.base, **where).select("policy", "budget", "value"), context.labels.policies)
+    return points.filter(pl.col("family") != "greedy")
 
 
 @style.styled()
@@ -59,7 +65,7 @@ def draw_matching_set(numbers: pl.DataFrame, context: PairContext) -> Figure:
         band = (100 * max(0.0, value - labels.options.epsilon), 100 * min(1.0, value + labels.options.epsilon))
         axes.axhspan(*band, color=palette.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
         axes.axhline(100 * value, color=palette.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
-        ends.append((100 * value, f"RL at {budget}: {matches}", palette.RL_COLOUR))
+        ends.append((100 * value, f"RL at {budget}: {matches} match", palette.RL_COLOUR))
     style.label_ends(axes, ends)
     axes.set_ylabel("questions solved (%)")
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0, "markeredgewidth": 0}
@@ -124,7 +130,9 @@ def recovery(context: PairContext) -> pl.DataFrame:
 def draw_recovery(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``recovery`` returned."""
     labels = replace(context.labels, estimator="first_k")  # paths and matches are of the first samples alone
-    figure = style.new_figure(style.PAGE, 3.6, labels.titled(_recovery_finding(numbers, labels)), labels.source)
+    figure = style.new_figure(
+        style.PAGE, 3.6, labels.titled(_recovery_finding(numbers, labels, _base_points(context).height)), labels.source
+    )
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)
     axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
@@ -141,12 +149,13 @@ def _budgets(numbers: pl.DataFrame) -> list[int]:
     return pick(numbers, layer="rl")["target_budget"].to_list()
 
 
-def _recovery_finding(numbers: pl.DataFrame, labels: Labels) -> str:
+def _recovery_finding(numbers: pl.DataFrame, labels: Labels, points: int) -> str:
     """How close the monotone path keeps to RL, and at which budgets nothing is close."""
     budgets, near = _budgets(numbers), set(pick(numbers, layer="near_match")["target_budget"])
     errors = pick(numbers, layer="monotone")["rl_minus_base"].drop_nulls().abs()
     missed = [str(budget) for budget in budgets if budget not in near]
     facts = {"tolerance": f"{100 * labels.options.epsilon:g} pp", "missed": ", ".join(missed), "near": len(near)}
+    facts["points"] = points
     return say(PATH, {**facts, "kept": f"{100 * max(errors, default=0):.1f}", "budgets": len(budgets)})
 
 

@@ -151,7 +151,7 @@ def _compute_frontier_finding(numbers: pl.DataFrame, axis: str) -> str:
     edge = pick(numbers, axis=axis, model="Base", layer="AR edge").sort("x")
     last = rl.filter(pl.col("x") <= pl.lit(edge["x"].max())).tail(1)
     best = edge.filter(pl.col("x") <= pl.lit(last["x"].max())).tail(1)
-    cost = last["x"].max() if best.height else None
+    cost = float(f"{last['x'][0]:.2g}") if best.height else None
     return say(AT_COST, {"axis": AXES[axis], "cost": cost, "base": best["value"].max(), "rl": last["value"].max()})
 
 

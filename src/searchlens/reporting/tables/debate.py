@@ -34,7 +34,7 @@ def debate(context: StudyContext) -> fmt.Table:
     lines = [_line(row, (row["pair"], row["benchmark"]) in context.broken) for row in rows]
     notes = [
         "pass@k: Base → RL in %; N*: samples of Base that solve as much as 1 and 16 of RL; support: questions kept,"
-        " shrunk and expanded (table `support`); Cover and corrected: RL − Base in percentage points, of questions"
+        " shrunk and expanded (table support); Cover and corrected: RL − Base in percentage points, of questions"
         " solved with at least that share of samples, and of pass@k without guessing; RL beats Base: in a second run on"
         " the same questions; β: the set of exponents that the samples allow under the default policy, N up to the"
         " pool of Base.",
