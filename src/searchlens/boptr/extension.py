@@ -175,7 +175,7 @@ def _on_batches(rule: Rule, boot: View, benchmark: str, variant: str) -> Iterato
     for batch, cell in known.items():
         try:
             main = base.policies[int(path.policy[0, 0])]
-            policy = main if variant == "fixed_pi" else _selected(rule, benchmark, cell, path)
+            policy = main if variant == "fixed_pi" else _selected(rule, cell, path)
             if policy not in cell.index:
                 raise Reason("policy_missing")
             yield {"batch": batch, "policy": policy, **_error(rule, boot, benchmark, landscapes[batch], policy, path)}
@@ -188,12 +188,12 @@ def _only(cell: CellCounts, names: Sequence[str]) -> CellCounts:
     return CellCounts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
 
 
-def _selected(rule: Rule, benchmark: str, cell: CellCounts, path: Path) -> str:
+def _selected(rule: Rule, cell: CellCounts, path: Path) -> str:
     """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch."""
-    candidates = rule.candidates(cell, benchmark)
-    distance = fit.distances(fit.features(cell, rule.options), rule.prototype(), rule.options)
-    cost = fit.COST_WEIGHT * fit.relative_cost(cell)
-    return cell.policies[int(fit.select(distance, path.budget, cost, candidates, cell.policies)[0])]
+    if not cell.autoregressive.size:
+        raise Reason("policy_missing")
+    distance, cost = fit.distances(fit.features(cell), rule.prototype()), fit.COST_WEIGHT * fit.relative_cost(cell)
+    return cell.policies[int(fit.select(distance, path.budget, cost, cell.autoregressive, cell.policies)[0])]
 
 
 def _error(
@@ -318,21 +318,21 @@ def _larger(rule: Rule, model: str, benchmark: str) -> dict[int, Point]:
     of_rl = _doublings(rl, rule.plan.default_policy)
     top = max(of_rl[-1], _doublings(base, name)[-1])
     larger = [b for b in of_rl if b > rule.plan.budgets[-1]]
-    n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top, rule.options.rounding)
+    n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top)
     points = {b: (name, n_b) for b, n_b in zip(larger, n, strict=True) if (name, n_b) in base.points}
     if not points:
         raise Reason("no_extension")
     return points
 
 
-def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: str = "log2") -> list[int]:
+def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int) -> list[int]:
     """round_B(alpha b^beta) at any budgets b, with B = 1, 2, 4, ..., ``top``.
 
     >>> n_hat(2.639, 0.6, [16, 32, 64], top=64), n_hat(16.0, 1.0, [32, 64], top=64)
     ([16, 16, 32], [64, 64])
     """
     position = np.log2(alpha) + beta * np.log2(np.array(budgets, float))
-    return [2**i for i in fit.round_position(position, top.bit_length(), space).tolist()]
+    return [2**i for i in fit.round_position(position, top.bit_length()).tolist()]
 
 
 def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:

@@ -51,14 +51,14 @@ Coordinates = Callable[[Ranks, Floats], Features]
 def first_finish(rule: Rule, model: str, benchmark: str) -> Counts:
     """T counts of a cell's policies, shape (policies, budgets, draws).
 
-    ``unknown_tokens`` if token counts, and so T, are unknown for any policy that is ranked or may be chosen.
+    ``unknown_tokens`` if token counts, and so T, are unknown for any policy that may be chosen.
     """
 
     def finished() -> Counts:
         landscape, base = rule.view.cohort.base(model, benchmark), rule.base(model, benchmark)
         assert landscape is not None
         counts = rule.view.counts(landscape, benchmark, "T", base.policies, rule.plan.budgets)
-        if np.isnan(counts[np.union1d(base.autoregressive, fit.ranked_pool(base, rule.options))]).any():
+        if np.isnan(counts[base.autoregressive]).any():
             raise Reason("unknown_tokens")
         return counts
 
@@ -69,7 +69,7 @@ def ranks(rule: Rule, model: str, benchmark: str) -> Ranks:
     """Ranks of a cell whose T is known; those of P and Q are the ranks of the paper's rule."""
     base, finished = rule.base(model, benchmark), first_finish(rule, model, benchmark)
     P, _, Q = rule.features(model, benchmark).ranks
-    return Ranks(P, Q, fit.rank(finished, base, rule.options))
+    return Ranks(P, Q, fit.percentile_rank(finished, finished[base.autoregressive]))
 
 
 def signed_axis(rank: Ranks) -> Array:
@@ -184,7 +184,7 @@ VARIANT_ROWS = (
         "v7-anchor", "v7 axis-decoupled, one anchor", "rule", _ANCHOR + "; P and Q", partial(decoupled, core=one_anchor)
     ),
 )
-"""v5 is V3 and MAIN of the other tables; v5-anchor is B0 with ``b0: anchor_alpha``. The oracles are H6 and H7."""
+"""v5 is V3 and MAIN of the other tables; v5-anchor is B0. The oracles are H6 and H7."""
 
 
 @frame("rule_variants", of=(), in_words=True)
