@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path as File
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,65 +196,7 @@ def variant_table() -> pl.DataFrame:
     alone; null if it has no such row.
     """
     columns = ("variant", "state", "parameters", "use", "interpretation", "rule", "rule_anchor")
-    return pl.DataFrame(_TABLE, dict.fromkeys(columns, pl.String()), orient="row")
-
-
-_TABLE = [
-    (
-        "Per-budget oracle",
-        "scalar metric",
-        "high: π and n at every budget",
-        "bound",
-        "Smallest error of any operating point, budget by budget; chosen on the curve that it is scored on.",
-        "per-budget oracle",
-        None,
-    ),
-    (
-        "Smooth path",
-        "metric-specific",
-        "medium: α, β and π of every cell",
-        "diagnostic",
-        "Smallest error of one policy along one power law; chosen on the curve that it is scored on.",
-        "smooth path",
-        None,
-    ),
-    (
-        "v5 shared-core",
-        "[P,Q] (the paper's table: [P,Q,T])",
-        "low-medium: 1 scale, 5 prototype coordinates",
-        "main diagnostic",
-        "The rule of the other tables.",
-        "v5",
-        "v5-anchor",
-    ),
-    (
-        "v6 signed SAT",
-        "[S,A,T]",
-        "medium: 1 scale, 5 prototype coordinates, one of them signed",
-        "ablation",
-        "v5 with a signed sharpening-expansion axis and first finish in place of P − Q and Q.",
-        "v6",
-        "v6-anchor",
-    ),
-    (
-        "v7 axis-decoupled",
-        "[S,A,T]",
-        "high: 2 scales, 3 + 2 prototype coordinates of two policies",
-        "ablation",
-        "Separate selectors and scales for support (fitted on P) and concentration (fitted on Q); mean of both curves.",
-        "v7",
-        "v7-anchor",
-    ),
-    (
-        "v8-H planned",
-        "[P,Q,T] + adapter",
-        "low-medium",
-        "none",
-        "A plan without a formula; not implemented.",
-        None,
-        None,
-    ),
-]
+    return pl.read_csv(File(__file__).with_name("variants.csv"), schema=dict.fromkeys(columns, pl.String()))
 
 
 # ---- what the fits identify
