@@ -172,15 +172,16 @@ def _on_batches(rule: Rule, boot: View, benchmark: str, variant: str) -> Iterato
     known = {batch: _only(cell, common) for batch, cell in cells.items() if cell}
     if len(known) < 2:
         raise Reason("no_batches")
+    target, total, main = boot.target(model, benchmark), boot.total(benchmark), base.policies[int(path.policy[0, 0])]
+    assert target is not None
     for batch, cell in known.items():
-        try:
-            main = base.policies[int(path.policy[0, 0])]
-            policy = main if variant == "fixed_pi" else _selected(rule, cell, path)
-            if policy not in cell.index:
-                raise Reason("policy_missing")
-            yield {"batch": batch, "policy": policy, **_error(rule, boot, benchmark, landscapes[batch], policy, path)}
-        except Reason as reason:
-            yield {"batch": batch, "reason": reason.code}
+        policy = main if variant == "fixed_pi" else _selected(rule, cell, path)
+        if policy not in cell.index:
+            yield {"batch": batch, "reason": "policy_missing"}
+            continue
+        predicted = boot.count(landscapes[batch], benchmark, "P", policy, [budgets[n] for n in path.budget[:, 0]])
+        error = ErrorDraws.of(100 / total * (predicted - target), total).columns(rule.options.confidence)
+        yield {"batch": batch, "policy": policy, **error}
 
 
 def _only(cell: CellCounts, names: Sequence[str]) -> CellCounts:
@@ -188,22 +189,12 @@ def _only(cell: CellCounts, names: Sequence[str]) -> CellCounts:
     return CellCounts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
 
 
-def _selected(rule: Rule, cell: CellCounts, path: Path) -> str:
-    """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch."""
+def _selected(rule: Rule, cell: CellCounts, path: Path) -> str | None:
+    """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch; None without candidates."""
     if not cell.autoregressive.size:
-        raise Reason("policy_missing")
+        return None
     distance, cost = fit.distances(fit.features(cell), rule.prototype()), fit.COST_WEIGHT * fit.relative_cost(cell)
     return cell.policies[int(fit.select(distance, path.budget, cost, cell.autoregressive, cell.policies)[0])]
-
-
-def _error(
-    rule: Rule, boot: View, benchmark: str, landscape: DenseLandscape, policy: str, path: Path
-) -> dict[str, Any]:
-    budgets = [rule.plan.budgets[n] for n in path.budget[:, 0]]
-    target = boot.target(rule.plan.anchor_model, benchmark)
-    assert target is not None
-    total, predicted = boot.total(benchmark), boot.count(landscape, benchmark, "P", policy, budgets)
-    return ErrorDraws.of(100 / total * (predicted - target), total).columns(rule.options.confidence)
 
 
 def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
