@@ -424,16 +424,15 @@ class _Comparison:
         for_good, first = (np.where(x.any(axis=0), x.argmax(axis=0), len(x)) for x in (never_behind, level))
         return _Places(for_good, first)
 
-    def attained(self, b: int) -> Point:
-        """The point that attains E(b) in the sample; ties to the smaller budget, then to the earlier policy."""
-        points = [(policy, n) for policy, sampled in self.pool.items() for n in sampled if n <= b]
+    def at(self, boot: View, i: int, confidence: float) -> dict[str, Any]:
+        """The comparison at one budget b, with the point that attains E(b) in the sample.
+
+        Of several the one of the smallest budget, then that of the first policy.
+        """
+        points = [(policy, n) for policy, sampled in self.pool.items() for n in sampled if n <= self.budgets[i]]
         points.sort(key=lambda point: point[1])
         solved = np.array([self.base.credit["P"][self.base.points[point]].sum(dtype=float) for point in points])
-        return points[int(fit.first_least(-solved))]
-
-    def at(self, boot: View, i: int, confidence: float) -> dict[str, Any]:
-        """The comparison at one budget."""
-        policy, n = self.attained(self.budgets[i])
+        policy, n = points[int(fit.first_least(-solved))]
         total = boot.total(self.benchmark)
         base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
         rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
