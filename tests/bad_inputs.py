@@ -144,7 +144,7 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(["boptr.beta.math", "boptr.beta.nonmath", "boptr.beta.floor"], EXPONENT),
     **dict.fromkeys(
         [
-            *("boptr.exclude_default_on_anchor", "benchmarks.sums.check", "benchmarks.sums.recipe_stops"),
+            *("benchmarks.sums.check", "benchmarks.sums.recipe_stops"),
             *("pairs.toy.searches", "checkpoints.toy-base.examples"),
         ],
         "truth",
@@ -152,10 +152,8 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(
         [
             *("study.imports", "landscape.ties", "landscape.first_finish", "landscape.q_instructions"),
-            *("boptr.estimator", "boptr.rounding", "boptr.ties", "boptr.mu_floor"),
-            *("boptr.h1", "boptr.selector_norm", "boptr.selector_proto", "boptr.selector_rank"),
-            *("boptr.selector_rank_pool", "boptr.b0", "boptr.headroom", "boptr.q_sides", "pairs.toy.group"),
-            *("pairs.toy.templates", "checkpoints.toy-base.engine", "checkpoints.toy-base.dtype"),
+            *("boptr.estimator", "pairs.toy.group", "pairs.toy.templates"),
+            *("checkpoints.toy-base.engine", "checkpoints.toy-base.dtype"),
             *("checkpoints.toy-base.device", "checkpoints.toy-base.template", "benchmarks.sums.role"),
             *("benchmarks.sums.regime", "benchmarks.sums.grader", "benchmarks.sums.wording"),
             *("benchmarks.sums.family", "benchmarks.sums.pool", "benchmarks.sums.searches", "cost.gpu"),

@@ -65,12 +65,12 @@ def along(curve: Sequence[int], path: Sequence[int]) -> list[int]:
 # ---- N-hat(b) of the paper's rule at one scale and exponent, as budgets
 
 
-def round_budget(x: npt.ArrayLike, budgets: Sequence[int], space: str = "log2") -> Ints:
+def round_budget(x: npt.ArrayLike, budgets: Sequence[int]) -> Ints:
     """round_B: the allowed budget nearest to ``x`` > 0."""
-    return np.asarray(budgets)[round_position(np.log2(np.asarray(x, float)), len(budgets), space)]
+    return np.asarray(budgets)[round_position(np.log2(np.asarray(x, float)), len(budgets))]
 
 
-def budget_path(alpha: float, beta: float, budgets: Sequence[int], space: str = "log2") -> tuple[int, ...]:
+def budget_path(alpha: float, beta: float, budgets: Sequence[int]) -> tuple[int, ...]:
     """N-hat(b) for every b in B."""
-    path = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
+    path = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets)
     return tuple(int(n) for n in path)

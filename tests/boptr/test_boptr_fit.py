@@ -6,16 +6,15 @@ b = 2^i, so rounding, errors and ties are decided here without any floating poin
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
 from planted_landscapes import budget_path, round_budget
 from searchlens.boptr.fit import (
+    ALPHAS,
+    BETAS,
     Fit,
-    alpha_grid,
-    beta_grid,
     boundary_distance,
     fit_free,
     fit_locked,
@@ -50,39 +49,31 @@ def law(k: int, t: int, levels: int) -> list[int]:
 
 
 def test_grids() -> None:
-    assert alpha_grid().tolist() == pytest.approx([2 ** (k / 5) for k in range(-10, 21)])
-    assert alpha_grid(-1, 1).tolist() == pytest.approx([0.870551, 1, 1.148698], abs=1e-6)
-    assert beta_grid().tolist() == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2]
-    assert beta_grid(0.3).tolist() == [0, 0.1, 0.2, 0.3]
+    assert pytest.approx([2 ** (k / 5) for k in range(-10, 21)]) == ALPHAS
+    assert BETAS == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
     printed = [2.64, 3.48, 6.96, 3.03, 2.30]
-    assert np.abs(np.subtract.outer(printed, alpha_grid())).min(axis=1).max() < 0.005
+    assert np.abs(np.subtract.outer(printed, ALPHAS)).min(axis=1).max() < 0.005
 
 
 @pytest.mark.parametrize(
-    ("x", "log2", "linear"),
+    ("x", "nearest"),
     [
-        (1e-12, 1, 1),
-        (1.0, 1, 1),
-        (1.414213, 1, 1),  # just below sqrt 2
-        (2**0.5, 2, 1),
-        (1.499999, 2, 1),
-        (1.5, 2, 2),
-        (2.828427, 2, 2),
-        (2**1.5, 4, 2),
-        (3.0, 4, 4),
-        (5.656854, 4, 4),
-        (2**2.5, 8, 4),
-        (6.0, 8, 8),
-        (11.313708, 8, 8),
-        (2**3.5, 16, 8),
-        (12.0, 16, 16),
-        (1e12, 16, 16),
+        (1e-12, 1),
+        (1.0, 1),
+        (1.414213, 1),  # just below sqrt 2
+        (2**0.5, 2),
+        (2.828427, 2),
+        (2**1.5, 4),
+        (5.656854, 4),
+        (2**2.5, 8),
+        (11.313708, 8),
+        (2**3.5, 16),
+        (1e12, 16),
     ],
 )
-def test_nearest_budget(x: float, log2: int, linear: int) -> None:
-    """Halves lie at sqrt 2 or at 3/2 of a budget, and go up; beyond the ends there is nothing to round to."""
-    assert round_budget(x, BUDGETS) == log2
-    assert round_budget([x], BUDGETS, "linear").tolist() == [linear]
+def test_nearest_budget(x: float, nearest: int) -> None:
+    """Halves lie at sqrt 2 of a budget, and go up; beyond the ends there is nothing to round to."""
+    assert round_budget(x, BUDGETS) == nearest
 
 
 def test_a_larger_grid_moves_the_upper_clip_only() -> None:
@@ -200,10 +191,8 @@ def tied(
     return least, [candidate for candidate, value in measured.items() if value == least]
 
 
-def choose(found: list[Candidate], ties: str, second: Callable[[Candidate], int], tenth: int) -> Candidate:
-    if ties == "interpolated":
-        return min(found, key=lambda c: (second(c), abs(c[1] - tenth), -c[0], c[2], c[1]))
-    return {"first": found[0], "last": found[-1], "median": found[(len(found) - 1) // 2]}[ties]
+def choose(found: list[Candidate], second: Callable[[Candidate], int], tenth: int) -> Candidate:
+    return min(found, key=lambda c: (second(c), abs(c[1] - tenth), -c[0], c[2], c[1]))
 
 
 def landscapes(
@@ -228,42 +217,38 @@ def triple(found: Fit, draw: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("ties", "tenth", "levels", "tenths"),
+    ("tenth", "levels", "tenths"),
     [
-        ("interpolated", 0, 5, TENTHS),
-        ("interpolated", 6, 5, TENTHS),
-        ("interpolated", 10, 5, TENTHS),
-        ("first", 6, 5, TENTHS),
-        ("last", 6, 5, TENTHS),
-        ("median", 6, 5, TENTHS),
-        ("interpolated", 6, 7, TENTHS),  # as in the extended pools
-        ("interpolated", 6, 5, [6]),  # a cell's alpha at the exponent of its regime
+        (0, 5, TENTHS),
+        (6, 5, TENTHS),
+        (10, 5, TENTHS),
+        (6, 7, TENTHS),  # as in the extended pools
+        (6, 5, [6]),  # a cell's alpha at the exponent of its regime
     ],
 )
-def test_locked_fit_is_the_best_triple(ties: Any, tenth: int, levels: int, tenths: Sequence[int]) -> None:
-    """R1 and each way of settling ties. All draws are fitted at once, and each as if it were alone."""
+def test_locked_fit_is_the_best_triple(tenth: int, levels: int, tenths: Sequence[int]) -> None:
+    """R1, ties settled. All draws are fitted at once, and each as if it were alone."""
     P, R = landscapes(tenth, levels)
-    found = fit_locked(*as_float(P, R), lattice(alphas(), betas(tenths), levels), ties, tenth / 10)
+    found = fit_locked(*as_float(P, R), lattice(alphas(), betas(tenths), levels), tenth / 10)
     many = 0
     for draw in range(P.shape[2]):
         p, r = P[:, :, draw], R[:, draw]
         least, candidates = tied(p, r, len(p), locked_error, tenths)
         many += len(candidates) > 1
-        k, t, policy = choose(candidates, ties, lambda c, p=p, r=r: locked_second(p, r, c), tenth)
+        k, t, policy = choose(candidates, lambda c, p=p, r=r: locked_second(p, r, c), tenth)
         assert (*triple(found, draw), found.policy[draw]) == (k, t, policy)
         assert found.path[:, draw].tolist() == law(k, t, levels)
         assert found.error[draw] == pytest.approx(least / levels)
     assert many > P.shape[2] // 4
 
 
-@pytest.mark.parametrize("ties", ["interpolated", "first", "last", "median"])
-def test_free_fit_is_the_best_pair_with_the_nearest_policies(ties: Any) -> None:
+def test_free_fit_is_the_best_pair_with_the_nearest_policies() -> None:
     P, R = landscapes(3)
-    found = fit_free(*as_float(P, R), lattice(alphas(), betas(), 5), ties, 0.6)
+    found = fit_free(*as_float(P, R), lattice(alphas(), betas(), 5), 0.6)
     for draw in range(P.shape[2]):
         p, r = P[:, :, draw], R[:, draw]
         least, candidates = tied(p, r, 1, free_error)
-        k, t, _ = choose(candidates, ties, lambda c, p=p, r=r: free_second(p, r, c), 6)
+        k, t, _ = choose(candidates, lambda c, p=p, r=r: free_second(p, r, c), 6)
         path = law(k, t, 5)
         gaps = [[abs(curve[n] - r[b]) for curve in p] for b, n in enumerate(path)]
         assert triple(found, draw) == (k, t)
@@ -276,29 +261,25 @@ def test_free_fit_is_the_best_pair_with_the_nearest_policies(ties: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "tenths", "printed", "first", "last"),
+    ("path", "tenths", "printed"),
     [
         # Between budgets (2^1, .8), (2^1.2, .7), (2^1.4, .6) miss by 10, 10 and 12; .7 is nearer to the regime's .6.
-        ([1, 2, 3, 3, 4], TENTHS, (6, 7), (5, 8), (7, 6)),
+        ([1, 2, 3, 3, 4], TENTHS, (6, 7)),
         # 2^2.6 misses by 8, 2^2.8 by 6: the printed 6.96.
-        ([3, 3, 4, 4, 4], [6], (14, 6), (13, 6), (14, 6)),
+        ([3, 3, 4, 4, 4], [6], (14, 6)),
         # 2^-1.2 misses by 6, 2^-1 by 8: the printed .44.
-        ([0, 0, 0, 1, 1], [6], (-6, 6), (-6, 6), (-5, 6)),
+        ([0, 0, 0, 1, 1], [6], (-6, 6)),
         # Only 2^4 misses by nothing: the printed 16.
-        ([4, 4, 4, 4, 4], [0], (20, 0), (18, 0), (20, 0)),
+        ([4, 4, 4, 4, 4], [0], (20, 0)),
     ],
 )
-def test_printed_ties(
-    path: list[int], tenths: Iterable[int], printed: tuple[int, int], first: tuple[int, int], last: tuple[int, int]
-) -> None:
-    """Paths that several pairs of the grid give, on a landscape that gains ten questions with each doubling: the
-    default settles them as the paper prints them, which the order of the grid does not.
+def test_printed_ties(path: list[int], tenths: Iterable[int], printed: tuple[int, int]) -> None:
+    """Paths that several pairs of the grid give, on a landscape that gains ten questions with each doubling: they are
+    settled as the paper prints them, neither by the first nor by the last of the grid.
     """
     P = np.arange(0, 50, 10)[None, :, None]
     R = 10 * np.array(path)[:, None]
-    grid = lattice(alphas(), betas(tenths), 5)
-    for ties, expected in (("interpolated", printed), ("first", first), ("last", last)):
-        assert triple(fit_locked(*as_float(P, R), grid, ties, 0.6), 0) == expected  # type: ignore[arg-type]
+    assert triple(fit_locked(*as_float(P, R), lattice(alphas(), betas(tenths), 5), 0.6), 0) == printed
 
 
 def test_where_nothing_matters_the_regime_decides() -> None:
@@ -306,9 +287,9 @@ def test_where_nothing_matters_the_regime_decides() -> None:
     P, R = np.full((3, 5, 1), 7.0), np.full((5, 1), 7.0)
     grid = lattice(alphas(), betas(), 5)
     for tenth in (0, 6, 10):
-        found = fit_locked(P, R, grid, "interpolated", tenth / 10)
+        found = fit_locked(P, R, grid, tenth / 10)
         assert (*triple(found, 0), found.policy[0], found.error[0]) == (20, tenth, 0, 0)
-    between_two = fit_locked(P, R, grid, "interpolated", 0.65)
+    between_two = fit_locked(P, R, grid, 0.65)
     assert between_two.alpha.shape == (1,) and triple(between_two, 0) == (20, 6)
 
 
@@ -317,7 +298,7 @@ def test_pool_order_comes_before_the_smaller_exponent() -> None:
     at .5 and .7, the second by 30 and 42.8: two equals, as far from .6, and the first policy's is the larger exponent.
     """
     P, R = np.array([[48, 56, 37], [56, 28, 0]])[:, :, None], np.full((3, 1), 40)
-    found = fit_locked(*as_float(P, R), lattice((1.0,), (0.5, 0.7), 3), "interpolated", 0.6)
+    found = fit_locked(*as_float(P, R), lattice((1.0,), (0.5, 0.7), 3), 0.6)
     assert (*triple(found, 0), found.policy[0], found.error[0]) == (0, 7, 0, pytest.approx(40 / 3))
 
 

@@ -18,7 +18,6 @@ from searchlens.boptr.rows import ROWS, At, Curve, Prediction, Row, mech
 from searchlens.boptr.rule import Exponents, Path, Reason, Rule, attempt
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import sample_view
-from searchlens.config.boptr import BoptrOptions
 from searchlens_lab.simulate import Design, paper_design, simulate
 from small_cohort import lacking, part_of_paper
 
@@ -293,44 +292,6 @@ def test_row_is_its_definition(row: Row, seed: int) -> None:
         assert error[0] == pytest.approx(plain.error(cell, expected), abs=1e-4)
 
 
-def test_baselines_have_the_readings_of_option_h1() -> None:
-    """Greedy once, at every b; or the policy that solves most at each b, first in the pool among equals."""
-    cohort = drawn(1)
-    anchor = cohort.base(ANCHOR, MATH)
-    assert anchor is not None
-    greedy = replace(anchor, points={**anchor.points, ("greedy", 1): anchor.points["temp_0.3", 2]})
-    cohort = Cohort(cohort.plan, {**cohort.landscapes, (f"{ANCHOR}-base", MATH): greedy})
-    plain, at = plainly(1), At(ANCHOR, MATH)
-    base = plain.base(at.cell)
-    once = ROW["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), at)
-    assert isinstance(once, Curve)
-    assert once.counts[:, 0].tolist() == [base["temp_0.3"][1]] * 5
-    named = replace(
-        greedy, points={("argmax" if name == "greedy" else name, n): i for (name, n), i in greedy.points.items()}
-    )
-    plan = replace(cohort.plan, policies={"argmax": {"local": {"temperature": 0.0}}})
-    under_other_name = Cohort(plan, {**cohort.landscapes, (f"{ANCHOR}-base", MATH): named})
-    again = ROW["H1"].predict(Rule(sample_view(under_other_name), BoptrOptions(h1="literal_greedy")), at)
-    assert isinstance(again, Curve) and np.array_equal(again.counts, once.counts)
-    rule = Rule(sample_view(cohort), BoptrOptions(h1="argmax_same_b"))
-    best = ROW["H1"].predict(rule, at)
-    assert isinstance(best, Path)
-    assert steps(best, rule, at.cell) == [(max(AR, key=lambda name: base[name][b]), b) for b in range(5)]
-    other = At(SMALL, MATH)
-    assert attempt(ROW["H1"].predict, Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), other) == Reason(
-        "policy_missing"
-    )
-
-
-def test_option_b0_takes_the_cohorts_scale() -> None:
-    cohort, plain = drawn(1), plainly(1)
-    rule = Rule(sample_view(cohort), BoptrOptions(b0="cohort_mu"))
-    for cell in cells(cohort):
-        found = ROW["B0"].predict(rule, At(*cell))
-        assert isinstance(found, Path)
-        assert steps(found, rule, cell) == plain.rule(cell, plain.mu(cell[1]))
-
-
 # ---- which RL a row reads
 
 EVERY = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES, *VARIANT_ROWS)
@@ -458,14 +419,12 @@ def tempting(rl: str) -> Cohort:
     return Cohort(cohort.plan, {**cohort.landscapes, (f"{ANCHOR}-rl", rl): replace(target, credit=credit)})
 
 
-@pytest.mark.parametrize("rank_pool", ["ar", "all"])
 @pytest.mark.parametrize("benchmark", [MATH, GPQA])
-def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str, rank_pool: str) -> None:
+def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str) -> None:
     """Even where one of them is the RL curve itself; in the full pool the oracles do find it."""
     cohort = tempting(benchmark)
-    options = [BoptrOptions(selector_rank_pool=rank_pool, h1=h1) for h1 in ("low_temp_nb", "argmax_same_b")]  # type: ignore[arg-type]
-    for option, exponents in product(options, ("paper", "own")):
-        rule = Rule(sample_view(cohort), option, exponents)  # type: ignore[arg-type]
+    for exponents in ("paper", "own"):
+        rule = Rule(sample_view(cohort), exponents=exponents)  # type: ignore[arg-type]
         for row, cell in product(EVERY, cells(cohort)):
             found = tried(row, rule, At(*cell))
             for path in getattr(found, "paths", (found,)):

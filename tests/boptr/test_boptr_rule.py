@@ -69,20 +69,9 @@ def test_scales_offsets_and_means_by_hand() -> None:
     assert [found.beta(d).tolist() for d in STUDY] == [[0.6], [1.0], [0.0]]
 
 
-def test_paths_round_as_the_option_says() -> None:
-    """log2 alpha .533 at beta 1: 1.447 is nearer to 1, 2.89 to 2, 5.79 to 4 and 11.6 to 8 on the linear scale."""
-    usual, linear = (rule(options=BoptrOptions(rounding=space)) for space in ("log2", "linear"))  # type: ignore[arg-type]
-    scale = np.array([0.533 * np.log(2)])
-    assert text(usual.path("b", "gpqa", scale)) == "2/4/8/16/16"
-    assert text(linear.path("b", "gpqa", scale)) == "1/2/4/8/16"
-
-
-def test_floor_mean_is_an_option() -> None:
-    """Cells of the floor at beta 0: N = 2, 8 and 4, so the mean is 4; the new model is not in it."""
-    found = rule(options=BoptrOptions(mu_floor="cohort_mean"))
-    assert [log2(found.log_alpha(m, "aime")) for m in "mbc"] == pytest.approx([1, 3, 2])
-    assert log2(found.mu("aime")) == pytest.approx(2)
-    assert found.mu("gpqa")[0] == 0 and log2(found.mu("math")) == pytest.approx(MEAN)
+def test_paths_round_in_log2() -> None:
+    """log2 alpha .533 at beta 1: 1.447 is nearer to 2, although it is nearer to 1 on the linear scale."""
+    assert text(rule().path("b", "gpqa", np.array([0.533 * np.log(2)]))) == "2/4/8/16/16"
 
 
 # ---- the cohort's own exponents
@@ -211,7 +200,7 @@ def test_left_out_models_are_really_out(exponents: Any, draws: int) -> None:
     was computed before do not share that.
     """
     before, after = (bootstrap_view(c, draws, 1) if draws else sample_view(c) for c in (study(), moved(study(), "b")))
-    options = BoptrOptions(mu_floor="cohort_mean")
+    options = BoptrOptions()
     out = [Rule(view, options, exponents, ["b"]) for view in (before, after)]
     assert snapshot(out[0], "mcn") == snapshot(out[1], "mcn")
     whole = [Rule(view, options, exponents) for view in (before, after)]
@@ -294,10 +283,10 @@ def test_an_anchor_that_cannot_be_fitted_leaves_no_selector(side: str) -> None:
 
 
 def test_missing_cells_of_a_regime_leave_its_constants_defined() -> None:
-    """Nothing on the floor was sampled with RL: the paper's constants stand, under every option."""
+    """Nothing on the floor was sampled with RL: the paper's constants stand, under the cohort's own exponents, too."""
     found = lacking(*((f"{m}-rl", "aime") for m in PLANTED))
-    for exponents, option in product(("paper", "own"), ("ln2", "cohort_mean")):
-        fitted = rule(found, options=BoptrOptions(mu_floor=option), exponents=exponents)  # type: ignore[arg-type]
+    for exponents in ("paper", "own"):
+        fitted = rule(found, exponents=exponents)
         assert (fitted.beta("aime")[0], fitted.mu("aime")[0]) == (0, np.log(2))
         assert text(fitted.path("b", "aime", fitted.mu("aime"))) == "2/2/2/2/2"
 
@@ -325,11 +314,3 @@ def test_a_cell_with_controllers_alone_is_no_cell_of_the_rule() -> None:
         for row in ROWS:
             assert code(row.predict, fitted, At("m", "gpqa"))
         assert fitted.beta("gpqa")[0] == 1.0
-
-
-def test_no_candidate_is_a_reason() -> None:
-    only = {DEFAULT: POOL[DEFAULT]}
-    cells = {("m", d): (only, along(POOL[DEFAULT], PLANTED["m"][d])) for d in STUDY}
-    fitted = rule(cohort(cells, STUDY), options=BoptrOptions(exclude_default_on_anchor=True))
-    assert code(ROW["V3"].predict, fitted, At("m", "math")) == "policy_missing"
-    assert isinstance(ROW["V3"].predict(fitted, At("m", "gpqa")), Path)

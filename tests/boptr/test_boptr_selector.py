@@ -19,7 +19,6 @@ from searchlens.boptr.rows import ROWS, At
 from searchlens.boptr.rule import Path, Reason, Rule, attempt
 from searchlens.boptr.variants import VARIANT_ROWS, ranks, signed_axis, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import CellCounts, sample_view
-from searchlens.config.boptr import BoptrOptions
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
 
@@ -41,28 +40,24 @@ def cell(
 
 
 @pytest.mark.parametrize(
-    ("values", "percentile", "integer", "zscore"),
+    ("values", "ranks"),
     [
-        ((4, 1, 2, 2), (1, 0, 0.5, 0.5), (3, 0, 1.5, 1.5), (1.6059, -1.1471, -0.2294, -0.2294)),
-        ((7, 7, 7), (0.5, 0.5, 0.5), (1, 1, 1), (0, 0, 0)),
-        ((1, 1, 5), (0.25, 0.25, 1), (0.5, 0.5, 2), (-0.7071, -0.7071, 1.4142)),
-        ((9,), (0.5,), (0,), (0,)),
+        ((4, 1, 2, 2), (1, 0, 0.5, 0.5)),
+        ((7, 7, 7), (0.5, 0.5, 0.5)),
+        ((1, 1, 5), (0.25, 0.25, 1)),
+        ((9,), (0.5,)),
     ],
 )
-def test_scales_by_hand(values: Any, percentile: Any, integer: Any, zscore: Any) -> None:
+def test_ranks_by_hand(values: Any, ranks: Any) -> None:
     """Ascending from 0, ties averaged; a pool that is all alike, or of one, says nothing."""
     pool = column(*values)
-    assert fit.percentile_rank(pool, pool)[:, 0].tolist() == list(percentile)
-    assert fit.integer_rank(pool, pool)[:, 0].tolist() == list(integer)
-    assert fit.zscore(pool, pool)[:, 0] == pytest.approx(zscore, abs=1e-4)
+    assert fit.percentile_rank(pool, pool)[:, 0].tolist() == list(ranks)
 
 
-def test_scales_are_those_of_scipy_in_every_draw() -> None:
+def test_ranks_are_those_of_scipy_in_every_draw() -> None:
     values = np.random.default_rng(1).integers(0, 6, (9, 3, 4)).astype(np.float32)
     ranks = stats.rankdata(values, axis=0) - 1
     np.testing.assert_allclose(fit.percentile_rank(values, values), ranks / 8)
-    np.testing.assert_allclose(fit.integer_rank(values, values), ranks)
-    np.testing.assert_allclose(fit.zscore(values, values), stats.zscore(values, axis=0), atol=1e-5)
 
 
 def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
@@ -70,19 +65,16 @@ def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
     pool = column(10, 20, 40)
     everybody = column(10, 20, 40, 20, 30, 5)
     assert fit.percentile_rank(everybody, pool)[:, 0].tolist() == [0, 0.5, 1, 0.5, 0.75, 0]
-    assert fit.integer_rank(everybody, pool)[:3, 0].tolist() == [0, 1, 2]
 
 
 # ---- features
 
 
-@pytest.mark.parametrize(("pool", "ranks"), [("ar", [0, 1]), ("all", [0, 0.5])])
-def test_the_ranked_pool_is_an_option(pool: Any, ranks: list[float]) -> None:
-    """A controller at the top, with four times the tokens: it takes part in the ranks and the scale, or it does not."""
-    controlled = cell([[10], [20], [50]], tokens=[100, 200, 400], search=1)
-    found = fit.features(controlled, BoptrOptions(selector_rank_pool=pool))
-    assert found.ranks[0][:2, 0, 0].tolist() == ranks
-    assert found.fixed[1, :2] == pytest.approx(ranks)
+def test_searches_are_not_ranked() -> None:
+    """A controller at the top, with four times the tokens, takes no part in the ranks and the scale."""
+    found = fit.features(cell([[10], [20], [50]], tokens=[100, 200, 400], search=1))
+    assert found.ranks[0][:2, 0, 0].tolist() == [0, 1]
+    assert found.fixed[1, :2] == pytest.approx([0, 1])
 
 
 @pytest.mark.parametrize("tokens", [[100.0, np.nan, 300.0], [0.0, 0.0, 0.0]])
@@ -117,7 +109,7 @@ def test_every_controller_has_an_index() -> None:
     plain = cohort({("base", "math"): table, ("rl", "math"): table})
     found = sample_view(replace(plain, plan=replace(plain.plan, policies=own))).base("m", "math")
     assert found is not None and found.controllers[3:] == ("power", "search", "autoregressive")
-    assert fit.fixed_coordinates(found, BoptrOptions())[0].tolist() == [0.6, 0.6, 0.2, 1.0, 1.0, 0.0]
+    assert fit.fixed_coordinates(found)[0].tolist() == [0.6, 0.6, 0.2, 1.0, 1.0, 0.0]
 
 
 # ---- prototype, distance, loss
@@ -128,57 +120,32 @@ RANKS = tuple(np.array([[[0, 1, 0.5], [1, 0, 1]], [[0.2, 0.4, 0.6], [0.8, 0.6, 0
 FOUND = Features(RANKS, np.array([[0.3, 0.9]]), (1.0, 4.0, 0.5))
 
 
-@pytest.mark.parametrize(
-    ("proto", "expected"),
-    [
-        ("mean_over_b", [[2.5 / 3], [1.4 / 3], [0.3]]),
-        ("per_b", [[1, 1, 0.5], [0.4, 0.4, 0.6], [0.3, 0.3, 0.3]]),
-    ],
-)
-def test_prototype_by_hand(proto: Any, expected: list[list[float]]) -> None:
+def test_prototype_by_hand() -> None:
     """Policy 0 along 2/2/4: first coordinate 1, 1, .5, second .4, .4, .6; the fixed one does not vary."""
-    path = np.array([[1], [1], [2]])
-    found = fit.prototype(FOUND, np.array([0]), path, BoptrOptions(selector_proto=proto))
-    np.testing.assert_allclose(found[:, :, 0], expected)
+    found = fit.prototype(FOUND, np.array([0]), np.array([[1], [1], [2]]))
+    np.testing.assert_allclose(found, [[2.5 / 3], [1.4 / 3], [0.3]])
 
 
-@pytest.mark.parametrize(
-    ("norm", "expected"),
-    [
-        # Squared gaps to (0, .2, .3): first 0, 1, .25; second 0, .04, .16, four times over; third 0.
-        ("l2", [[0, 1.16**0.5, 0.89**0.5], [(1 + 1.44 + 0.18) ** 0.5, (0.64 + 0.18) ** 0.5, (1 + 0.16 + 0.18) ** 0.5]]),
-        ("l1", [[0, 1 + 0.8, 0.5 + 1.6], [1 + 2.4 + 0.3, 0 + 1.6 + 0.3, 1 + 0.8 + 0.3]]),
-    ],
-)
-def test_distances_by_hand(norm: Any, expected: list[list[float]]) -> None:
-    proto = np.array([0.0, 0.2, 0.3])[:, None, None]
-    found = fit.distances(FOUND, proto, BoptrOptions(selector_norm=norm))
-    assert found.shape == (3, 1, 1, 2)
-    np.testing.assert_allclose(found[:, 0, 0].T, expected, rtol=1e-6, atol=1e-6)
-
-
-def test_a_prototype_per_budget_is_compared_budget_by_budget() -> None:
-    """Along 1/1/4 the losses are .1 + .2 + .6 and .3 + .1 + .4; a mean prototype would not tell budgets apart."""
-    distance = np.full((3, 3, 1, 2), 9.0)
-    distance[[0, 0, 2], [0, 1, 2], 0, 0] = 0.1, 0.2, 0.6
-    distance[[0, 0, 2], [0, 1, 2], 0, 1] = 0.3, 0.1, 0.4
-    path = np.array([[0], [0], [2]])
-    chosen = fit.select(distance, path, np.zeros(2), np.arange(2), ("a", "b"))
-    assert chosen.tolist() == [1]
+def test_distances_by_hand() -> None:
+    """Squared gaps to (0, .2, .3): first 0, 1, .25; second 0, .04, .16, four times over; third 0."""
+    found = fit.distances(FOUND, np.array([[0.0], [0.2], [0.3]]))
+    assert found.shape == (3, 1, 2)
+    of_second = [(1 + 1.44 + 0.18) ** 0.5, (0.64 + 0.18) ** 0.5, (1 + 0.16 + 0.18) ** 0.5]
+    np.testing.assert_allclose(found[:, 0].T, [[0, 1.16**0.5, 0.89**0.5], of_second], rtol=1e-6, atol=1e-6)
 
 
 def test_loss_is_summed_over_the_path_and_costs_little() -> None:
     """Along 1/1 the first policy is nearer by .004; a cost that is larger by .005 turns that, .003 does not."""
-    distance = np.array([0.2, 0.202])[None, None, None]
+    distance = np.array([0.2, 0.202])[None, None]
     path = np.array([[0], [0]])
     for cost, expected in ((0.0, 0), (0.003, 0), (0.005, 1)):
         assert fit.select(distance, path, np.array([cost, 0.0]), np.arange(2), ("a", "b")).tolist() == [expected]
 
 
 def test_ties_go_by_name() -> None:
-    distance = np.full((1, 1, 3, 4), 0.5, np.float32)
+    distance = np.full((1, 3, 4), 0.5, np.float32)
     distance[..., 0] -= 1e-6  # what single precision may leave of a tie
-    distance[0, 0, 2, 0] = 0.4
+    distance[0, 2, 0] = 0.4
     path, names = np.zeros((2, 3), int), ("d", "b", "a", "c")
     for candidates, expected in (([0, 1, 2, 3], [2, 2, 0]), ([0, 1, 3], [1, 1, 0]), ([3], [3, 3, 3])):
         found = fit.select(distance, path, np.zeros(4), np.array(candidates), names)
@@ -208,23 +175,9 @@ def test_searching_policies_and_references_are_never_chosen() -> None:
     base = {"beam_4": twin, "greedy": twin[:1], DEFAULT: other, "topk20_t0.7": twin, "temp_0.3": (30, 40, 50, 55, 59)}
     elsewhere = {"beam_4": twin, "greedy": twin[:1], DEFAULT: other}
     cells = {("m", "math"): (base, along(twin, (2, 4, 8, 8, 16))), ("m", "gpqa"): (elsewhere, None)}
-    view = sample_view(planted_landscapes.cohort(cells, STUDY))
-    for pool in ("ar", "all"):
-        rule = Rule(view, BoptrOptions(selector_rank_pool=pool))
-        assert picks(rule, "math", LOG2_ALPHA, 0.6) == ["topk20_t0.7"]
-        assert picks(rule, "gpqa") == [DEFAULT]
-        known = view.base("m", "math")
-        assert known is not None
-        chosen = rule.candidates(known, "math")
-        assert [known.policies[i] for i in chosen] == [DEFAULT, "topk20_t0.7", "temp_0.3"]
-
-
-def test_default_policy_may_be_left_out_on_the_anchor_benchmark_alone() -> None:
-    base = {DEFAULT: (5, 12, 20, 33, 47), "temp_0.3": (30, 31, 32, 34, 35)}
-    cells = {("m", benchmark): (base, along(base[DEFAULT], (2, 4, 8, 8, 16))) for benchmark in STUDY}
-    for exclude, expected in ((False, [DEFAULT] * 2), (True, ["temp_0.3", DEFAULT])):
-        rule, _ = planted_landscapes.views(planted_landscapes.cohort(cells, STUDY), exclude_default_on_anchor=exclude)
-        assert [*picks(rule, "math", LOG2_ALPHA, 0.6), *picks(rule, "gpqa", LOG2_ALPHA, 0.6)] == expected
+    rule = Rule(sample_view(planted_landscapes.cohort(cells, STUDY)))
+    assert picks(rule, "math", LOG2_ALPHA, 0.6) == ["topk20_t0.7"]
+    assert picks(rule, "gpqa") == [DEFAULT]
 
 
 # ---- Rule variants against their definitions in docs/rule-variants.md
@@ -385,11 +338,10 @@ def test_table_names_rows_that_exist():
     assert sorted(named) == sorted(ROW)
 
 
-@pytest.mark.parametrize(("name", "scale"), [("percentile", _ranks), ("zscore", stats.zscore)])
-def test_signed_axis_is_on_the_scale_of_the_selector(name, scale):
+def test_signed_axis_is_a_difference_of_ranks():
     cohort = _cohort(9)
-    rule = Rule(sample_view(cohort), BoptrOptions(selector_rank=name))
+    rule = Rule(sample_view(cohort))
     axis = signed_axis(ranks(rule, "one", "math"))[:, :, 0]
     P, Q = (_counts(cohort, "one", "math", metric).astype(float) for metric in "PQ")
-    np.testing.assert_allclose(axis, scale(Q) - scale(P), atol=1e-5)
+    np.testing.assert_allclose(axis, _ranks(Q) - _ranks(P), atol=1e-5)
     assert (axis[:, 0] == 0).all()

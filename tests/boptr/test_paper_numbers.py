@@ -17,7 +17,7 @@ import pytest
 from planted_landscapes import budget_path
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
 from searchlens.boptr.extension import means_within_batches, seed_summary
-from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance
+from searchlens.boptr.fit import ALPHAS, BETAS, boundary_distance
 from searchlens.boptr.offsets import RIDGE, loo_score
 from searchlens.boptr.rows import ROWS, Curve
 from searchlens.boptr.rule import LN2
@@ -57,7 +57,7 @@ HORIZONTAL = {(row["row"], row["benchmark"]): row for row in table("horizontal")
 
 def on_grid(printed):
     """The value of our alpha grid that prints as this."""
-    found = [alpha for alpha in alpha_grid() if abs(alpha - printed) <= HALF_UNIT]
+    found = [alpha for alpha in ALPHAS if abs(alpha - printed) <= HALF_UNIT]
     assert len(found) == 1, printed
     return found[0]
 
@@ -75,7 +75,10 @@ def delta(model, models=MODELS):
 
 
 def path(alpha, beta=DEFAULTS.beta["math"], space="log2"):
-    return budget_path(alpha, beta, BUDGETS, space)
+    """The budgets as the rule rounds them; ``linear``: the nearest ones, halves up, which the paper does not print."""
+    if space == "linear":
+        return tuple(min(BUDGETS, key=lambda n: (abs(n - alpha * b**beta), -n)) for b in BUDGETS)
+    return budget_path(alpha, beta, BUDGETS)
 
 
 def counts(value, benchmark, budgets=5):
@@ -113,16 +116,15 @@ def test_no_coarser_grid_holds_the_printed_alphas():
 def test_every_printed_beta_lies_on_the_grid():
     """Step .1, from 0 to at least 1; the frozen exponents are those of the per-cell table."""
     printed = [*table("per_cell")["beta"], *table("q_channel")["beta"], 0.5, 0.7, 0.8]
-    assert all(np.abs(beta_grid() - beta).min() < 1e-9 for beta in printed)
+    assert all(np.abs(np.array(BETAS) - beta).min() < 1e-9 for beta in printed)
     assert {row["regime"]: row["beta"] for row in PER_CELL.values()} == asdict(DEFAULTS.beta)
 
 
 @pytest.mark.parametrize("beta", sorted(astuple(DEFAULTS.beta)))
 def test_the_grid_reaches_every_path_within_its_range(beta):
     """exp(mu + delta) lies between grid points; the oracle that searches the grid is a lower bound all the same."""
-    grid = alpha_grid()
-    reached = {path(alpha, beta) for alpha in grid}
-    assert {path(alpha, beta) for alpha in np.geomspace(grid[0], grid[-1], 2801)} == reached
+    reached = {path(alpha, beta) for alpha in ALPHAS}
+    assert {path(alpha, beta) for alpha in np.geomspace(ALPHAS[0], ALPHAS[-1], 2801)} == reached
 
 
 def test_the_printed_r1_exponent_and_the_regime_exponent_give_one_path():
@@ -161,7 +163,7 @@ def test_per_cell_alphas_come_from_the_mean_over_six_models(models, agree):
 
 
 def test_floor_scale_of_the_regime_table():
-    """2.00 is exp(mu_floor) with ln 2, and the anchor's alpha with 2^(9/7), the other reading of ``mu_floor``."""
+    """2.00 is exp(mu_floor) with ln 2, and the anchor's alpha with 2^(9/7), the mean of the fits of its cells."""
     assert np.exp(LN2) == pytest.approx(PROSE["alpha_floor"])
     assert 2 ** (9 / 7) * np.exp(delta("7B")) == pytest.approx(PROSE["alpha_floor"], abs=HALF_UNIT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -195,9 +196,10 @@ def test_landscapes_of_a_study_give_the_parts_of_its_questions(tmp_path: Path) -
         np.testing.assert_allclose(parts, cell[:, None])
     with pytest.raises(InputError, match=r"row 'V9' is unknown\. Known: A1, A2,"):
         landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "V9", "H4")
-    greedy = BoptrOptions(h1="literal_greedy")
-    with pytest.raises(InputError, match="no cell in which both H1 and H4 predict question by question"):
-        landscape_contributions(tmp_path, design.plan(), greedy, "H1", "H4")
+    plan = design.plan()
+    alone = replace(plan, models={plan.anchor_model: plan.models[plan.anchor_model]})
+    with pytest.raises(InputError, match="no cell in which both mean RL and H4 predict question by question"):
+        landscape_contributions(tmp_path, alone, BoptrOptions(), "mean RL", "H4")
 
 
 def test_one_model_does_not_tell_how_models_differ() -> None:

@@ -11,7 +11,7 @@ import pytest
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.engines.base import Request, Sampling
-from searchlens.engines.convert import convert
+from searchlens_lab.pretrained.convert import convert
 from test_pretrained import Make, make, model  # noqa: F401
 
 torch = pytest.importorskip("torch")

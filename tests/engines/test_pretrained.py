@@ -16,8 +16,8 @@ import pytest
 from searchlens.benchmarks import Question, prompts
 from searchlens.benchmarks.prompter import Prompter
 from searchlens.cli.main import main
-from searchlens.engines.convert import convert
 from searchlens.errors import InputError
+from searchlens_lab.pretrained.convert import convert
 
 Patch = pytest.MonkeyPatch
 
@@ -181,7 +181,7 @@ def test_packed_weights_are_unpacked(make: Make, tmp_path: Path, model: Any) -> 
 
 def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
     """On made-up texts of all kinds, and in the traps of Gemma: runs of spaces and of lines, letters in bytes, tags."""
-    from searchlens.engines import convert as gguf
+    from searchlens_lab.pretrained import convert as gguf
 
     file = gguf.read(make())
     reference, fast = gguf.sentencepiece(file), gguf.fast(file)
@@ -195,7 +195,7 @@ def test_the_tokenizer_is_the_files_own(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_cuts_a_text_otherwise_is_noticed(make: Make) -> None:
-    from searchlens.engines import convert as gguf
+    from searchlens_lab.pretrained import convert as gguf
 
     file = gguf.read(make())
     fast = gguf.fast(file)

@@ -1,4 +1,4 @@
-"""IFEval's official checkers, imported past lm-eval's dependencies, and the four accuracies."""
+"""IFEval's official checkers, imported past lm-eval's dependencies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from searchlens.benchmarks import Question, load
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, GradedPair, ifeval, punkt
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, punkt
 from searchlens.grading.ifeval import IFEval
 from searchlens.grading.processes import Limits
 
@@ -57,11 +57,6 @@ def test_each_instruction_is_reported_strictly_and_loosely() -> None:
     verdicts = IFEVAL.grade([GradedPair(gold, text) for text in texts], workers=1)
     assert [verdict.form for verdict in verdicts] == ["111/111", "101/101", "011/111", "100/100"]
     assert [verdict.correct for verdict in verdicts] == [True, False, False, False]  # the strict prompt level
-
-
-def test_the_four_accuracies_by_hand() -> None:
-    accuracies = ifeval.accuracies(["11/11", "01/11", "0/1", "000/000"])
-    assert accuracies == ifeval.Accuracies(1 / 4, 3 / 4, 3 / 8, 5 / 8)
 
 
 @needed

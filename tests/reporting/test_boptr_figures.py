@@ -102,11 +102,10 @@ def single() -> BoptrContext:
 
 @pytest.fixture(scope="module")
 def gaps() -> BoptrContext:
-    """An anchor without RL on GPQA, a model of which only Base is known, and intervals that rounding leaves open."""
+    """An anchor without RL on GPQA, and a model of which only Base is known."""
     cohort = study({"one": pair("one"), "bare": Model(base="bare-base")}, BENCHMARKS)
     landscapes = {key: value for key, value in cohort.landscapes.items() if key != ("one-rl", "gpqa")}
-    options = replace(OPTIONS, rounding="linear")
-    return BoptrContext(analysis(Cohort(cohort.plan, landscapes), options), cohort.plan, options)
+    return BoptrContext(analysis(Cohort(cohort.plan, landscapes), OPTIONS), cohort.plan, OPTIONS)
 
 
 @pytest.fixture(params=["several", "single"])
@@ -290,7 +289,7 @@ def test_what_a_single_pair_does_not_have_is_named(name: str, single: BoptrConte
 
 
 def test_gaps_are_named(gaps: BoptrContext) -> None:
-    """No fit on a benchmark without RL, no scale for a model without a pair, no interval under linear rounding."""
+    """No fit on a benchmark without RL, no scale for a model without a pair."""
     frames = gaps.frames
     beta = words(draw("beta_robustness", gaps)[0])
     assert beta.count(f"{shared.DASH} {REASONS['no_rl'][:20]}") == 3

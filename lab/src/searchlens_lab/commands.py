@@ -49,6 +49,12 @@ def _simulate(args: argparse.Namespace) -> None:
     say(f"{len(design.cells())} landscapes of known truth under {args.output}")
 
 
+def _convert(args: argparse.Namespace) -> None:
+    from searchlens_lab.pretrained.convert import convert
+
+    say(convert(Path(args.file), Path(args.folder), args.dtype))
+
+
 def add_to(command: Commands) -> None:
     """Add the commands."""
     command.group(stage_commands.GROUP, of_stages=True)
@@ -69,3 +75,8 @@ def add_to(command: Commands) -> None:
     text = "how RL is derived from Base (default: transform)"
     sub.add_argument("--mode", choices=modes, default="transform", help=text)
     sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")
+    text = "convert a GGUF file of Gemma 3 (docs/pretrained.md)"
+    sub = command("convert", _convert, text, "gemma.gguf models/base", is_configured=False)
+    sub.add_argument("file", metavar="MODEL.gguf", help="file of the model")
+    sub.add_argument("folder", metavar="FOLDER", help="folder to write, new or empty")
+    sub.choice("--dtype", "type of the weights", "bfloat16", "float32", default="bfloat16")

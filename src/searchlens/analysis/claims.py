@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
@@ -200,8 +201,7 @@ def undecided(lo: float | None, hi: float | None) -> bool:
     return lo is not None and hi is not None and lo < SURE and hi > 1 - SURE
 
 
-def _has(name: str) -> Callable[[Row], object]:
-    return lambda row: row[name]
+_has = itemgetter
 
 
 def _lacks(name: str) -> Callable[[Row], object]:

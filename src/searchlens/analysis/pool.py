@@ -80,7 +80,13 @@ def read_pools(scores: pl.DataFrame) -> list[SamplePool]:
     questions = ordered["question"].unique().sort().to_numpy()
     counts = np.bincount(ordered["code"].to_numpy(), minlength=len(names))
     per_question = counts // len(questions)
-    _check_grid(ordered, names, questions, counts)
+    question, sample, ends = ordered["question"].to_numpy(), ordered["sample"].to_numpy(), np.cumsum(counts)
+    for name, start, end in zip(names, ends - counts, ends, strict=True):
+        size, rest = divmod(end - start, len(questions))
+        expected = np.repeat(questions, size), np.tile(np.arange(size), len(questions))
+        found = question[start:end], sample[start:end]
+        if rest or not all(np.array_equal(*each) for each in zip(found, expected, strict=True)):
+            _explain_hole(name, *found, questions)
     kinds = list(zip(per_question.tolist(), _widths(ordered, names), strict=True))
     if len(set(kinds)) == 1:
         return [_pool(ordered, tuple(names), questions, *kinds[0])]
@@ -121,22 +127,6 @@ def _check_columns(scores: pl.DataFrame) -> None:
 def _place(rows: pl.DataFrame) -> str:
     policy, question, sample = rows.select("policy", "question", "sample").row(0)
     return f"policy {policy!r}, question {question}, sample {sample}"
-
-
-def _check_grid(
-    ordered: pl.DataFrame, names: pl.Series, questions: npt.NDArray[np.uint32], counts: npt.NDArray[np.intp]
-) -> None:
-    question, sample = ordered["question"].to_numpy(), ordered["sample"].to_numpy()
-    ends = np.cumsum(counts)
-    for name, start, end in zip(names, ends - counts, ends, strict=True):
-        size, rest = divmod(end - start, len(questions))
-        expected = np.repeat(questions, size), np.tile(np.arange(size), len(questions))
-        whole = rest == 0 and all(
-            np.array_equal(column[start:end], wanted)
-            for column, wanted in zip((question, sample), expected, strict=True)
-        )
-        if not whole:
-            _explain_hole(name, question[start:end], sample[start:end], questions)
 
 
 def _explain_hole(

@@ -275,7 +275,17 @@ def dense_landscape(landscape: Landscape, estimator: Estimator = "unbiased") -> 
         return credit
 
     credit = {metric: dense(column(metric, estimator)) for metric in CREDITS}
-    _require_complete(points, credit["P"], credit["Q"] if estimator == "unbiased" else None)
+    for (name, n), at in points.items():
+        if missing := int(np.isnan(credit["P"][at]).sum()):
+            raise InputError(
+                f"landscape: {name!r} at budget {n} has {len(questions) - missing} of {len(questions)} questions",
+                "make it again from its scores",
+            )
+        if estimator == "unbiased" and np.isnan(credit["Q"][at]).any():
+            raise InputError(
+                f"landscape: {name!r} at budget {n} has no expected self-consistency",
+                "pools of more than 512 samples have none: sample fewer, or set boptr.estimator: first_k",
+            )
     # Tokens and rates per sample are read at the smallest budget of each policy.
     names = list(dict.fromkeys(policy for policy, _ in points))
     expected = landscape.points.filter(pl.col("estimator") == "unbiased", pl.col("policy").is_in(names))
@@ -286,24 +296,6 @@ def dense_landscape(landscape: Landscape, estimator: Estimator = "unbiased") -> 
         "policy", "metric", "value", "lo", "hi"
     )
     return DenseLandscape(questions, points, credit, tokens, rates, votes_fall=votes_fall(points, dense("Q")))
-
-
-def _require_complete(
-    points: Mapping[tuple[str, int], int], solved: npt.NDArray[np.float32], votes: npt.NDArray[np.float32] | None
-) -> None:
-    """Every question has an estimate and, where votes are read, a vote."""
-    questions = solved.shape[1]
-    for (name, n), row in points.items():
-        if missing := int(np.isnan(solved[row]).sum()):
-            raise InputError(
-                f"landscape: {name!r} at budget {n} has {questions - missing} of {questions} questions",
-                "make it again from its scores",
-            )
-        if votes is not None and np.isnan(votes[row]).any():
-            raise InputError(
-                f"landscape: {name!r} at budget {n} has no expected self-consistency",
-                "pools of more than 512 samples have none: sample fewer, or set boptr.estimator: first_k",
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,8 @@ from searchlens.search.kinds import is_search
 
 T = TypeVar("T")
 Draws = npt.NDArray[np.float32]
+Cell = tuple[str, str]
+"""Model and benchmark."""
 
 CHUNK = 2000
 """Draws for which paths are chosen again at a time: more take fewer passes and more memory (2000: 1.8 GiB)."""
@@ -132,9 +134,15 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
     rules = _rules(sample, options, tasks)
     defined = dict(_predictions(rules, tasks, reasons))
     rows = {row.key: row for task in tasks for row in task.rows}
-    fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), defined, rules, rows)
+    cells: dict[Cell, dict[Key, Prediction]] = {}
+    for key, prediction in defined.items():
+        cells.setdefault(key.at.cell, {})[key] = prediction
+    on_draws = Rule(bootstrap_view(cohort, options.draws, options.seed), options)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = pool.map(lambda cell: _fixed(on_draws, cell, cells[cell], rules, rows), cells)
+        fixed = {key: errors for part in parts for key, errors in part.items()}
     again = [task for task in tasks if task.reselect]
-    noise = {key: on_draws.noise for key, on_draws in fixed.items()}
+    noise = {key: number.noise for key, number in fixed.items()}
     reselected = _reselected(cohort, options, again, noise) if options.reselect else {}
     nested = _nested(cohort, options, again) if options.reselect else {}
     scores: dict[Key, Score] = {}
@@ -229,21 +237,8 @@ def predicted(rule: Rule, row: Row, key: Key) -> Prediction:
 
 
 def _fixed(
-    view: View, predictions: Mapping[Key, Prediction], rules: Mapping[Constants, Rule], rows: Mapping[str, Row]
-) -> dict[Key, _OnDraws]:
-    """Every number on the draws, cell by cell in parallel."""
-    cells: dict[tuple[str, str], dict[Key, Prediction]] = {}
-    for key, prediction in predictions.items():
-        cells.setdefault(key.at.cell, {})[key] = prediction
-    on_draws = Rule(view, next(iter(rules.values())).options)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = pool.map(lambda cell: _fixed_cell(on_draws, cell, cells[cell], rules, rows), cells)
-        return {key: errors for part in parts for key, errors in part.items()}
-
-
-def _fixed_cell(
     on_draws: Rule,
-    cell: tuple[str, str],
+    cell: Cell,
     predictions: Mapping[Key, Prediction],
     rules: Mapping[Constants, Rule],
     rows: Mapping[str, Row],

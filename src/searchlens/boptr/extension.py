@@ -172,15 +172,16 @@ def _on_batches(rule: Rule, boot: View, benchmark: str, variant: str) -> Iterato
     known = {batch: _only(cell, common) for batch, cell in cells.items() if cell}
     if len(known) < 2:
         raise Reason("no_batches")
+    target, total, main = boot.target(model, benchmark), boot.total(benchmark), base.policies[int(path.policy[0, 0])]
+    assert target is not None
     for batch, cell in known.items():
-        try:
-            main = base.policies[int(path.policy[0, 0])]
-            policy = main if variant == "fixed_pi" else _selected(rule, benchmark, cell, path)
-            if policy not in cell.index:
-                raise Reason("policy_missing")
-            yield {"batch": batch, "policy": policy, **_error(rule, boot, benchmark, landscapes[batch], policy, path)}
-        except Reason as reason:
-            yield {"batch": batch, "reason": reason.code}
+        policy = main if variant == "fixed_pi" else _selected(rule, cell, path)
+        if policy not in cell.index:
+            yield {"batch": batch, "reason": "policy_missing"}
+            continue
+        predicted = boot.count(landscapes[batch], benchmark, "P", policy, [budgets[n] for n in path.budget[:, 0]])
+        error = ErrorDraws.of(100 / total * (predicted - target), total).columns(rule.options.confidence)
+        yield {"batch": batch, "policy": policy, **error}
 
 
 def _only(cell: CellCounts, names: Sequence[str]) -> CellCounts:
@@ -188,22 +189,12 @@ def _only(cell: CellCounts, names: Sequence[str]) -> CellCounts:
     return CellCounts(tuple(names), tuple(cell.controllers[i] for i in at), cell.P[at], cell.Q[at], cell.tokens[at])
 
 
-def _selected(rule: Rule, benchmark: str, cell: CellCounts, path: Path) -> str:
-    """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch."""
-    candidates = rule.candidates(cell, benchmark)
-    distance = fit.distances(fit.features(cell, rule.options), rule.prototype(), rule.options)
-    cost = fit.COST_WEIGHT * fit.relative_cost(cell)
-    return cell.policies[int(fit.select(distance, path.budget, cost, candidates, cell.policies)[0])]
-
-
-def _error(
-    rule: Rule, boot: View, benchmark: str, landscape: DenseLandscape, policy: str, path: Path
-) -> dict[str, Any]:
-    budgets = [rule.plan.budgets[n] for n in path.budget[:, 0]]
-    target = boot.target(rule.plan.anchor_model, benchmark)
-    assert target is not None
-    total, predicted = boot.total(benchmark), boot.count(landscape, benchmark, "P", policy, budgets)
-    return ErrorDraws.of(100 / total * (predicted - target), total).columns(rule.options.confidence)
+def _selected(rule: Rule, cell: CellCounts, path: Path) -> str | None:
+    """pi-hat of a batch along N-hat of the main batch, by the prototype of the main batch; None without candidates."""
+    if not cell.autoregressive.size:
+        return None
+    distance, cost = fit.distances(fit.features(cell), rule.prototype()), fit.COST_WEIGHT * fit.relative_cost(cell)
+    return cell.policies[int(fit.select(distance, path.budget, cost, cell.autoregressive, cell.policies)[0])]
 
 
 def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
@@ -318,21 +309,21 @@ def _larger(rule: Rule, model: str, benchmark: str) -> dict[int, Point]:
     of_rl = _doublings(rl, rule.plan.default_policy)
     top = max(of_rl[-1], _doublings(base, name)[-1])
     larger = [b for b in of_rl if b > rule.plan.budgets[-1]]
-    n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top, rule.options.rounding)
+    n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top)
     points = {b: (name, n_b) for b, n_b in zip(larger, n, strict=True) if (name, n_b) in base.points}
     if not points:
         raise Reason("no_extension")
     return points
 
 
-def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: str = "log2") -> list[int]:
+def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int) -> list[int]:
     """round_B(alpha b^beta) at any budgets b, with B = 1, 2, 4, ..., ``top``.
 
     >>> n_hat(2.639, 0.6, [16, 32, 64], top=64), n_hat(16.0, 1.0, [32, 64], top=64)
     ([16, 16, 32], [64, 64])
     """
     position = np.log2(alpha) + beta * np.log2(np.array(budgets, float))
-    return [2**i for i in fit.round_position(position, top.bit_length(), space).tolist()]
+    return [2**i for i in fit.round_position(position, top.bit_length()).tolist()]
 
 
 def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
@@ -433,16 +424,15 @@ class _Comparison:
         for_good, first = (np.where(x.any(axis=0), x.argmax(axis=0), len(x)) for x in (never_behind, level))
         return _Places(for_good, first)
 
-    def attained(self, b: int) -> Point:
-        """The point that attains E(b) in the sample; ties to the smaller budget, then to the earlier policy."""
-        points = [(policy, n) for policy, sampled in self.pool.items() for n in sampled if n <= b]
+    def at(self, boot: View, i: int, confidence: float) -> dict[str, Any]:
+        """The comparison at one budget b, with the point that attains E(b) in the sample.
+
+        Of several the one of the smallest budget, then that of the first policy.
+        """
+        points = [(policy, n) for policy, sampled in self.pool.items() for n in sampled if n <= self.budgets[i]]
         points.sort(key=lambda point: point[1])
         solved = np.array([self.base.credit["P"][self.base.points[point]].sum(dtype=float) for point in points])
-        return points[int(fit.first_least(-solved))]
-
-    def at(self, boot: View, i: int, confidence: float) -> dict[str, Any]:
-        """The comparison at one budget."""
-        policy, n = self.attained(self.budgets[i])
+        policy, n = points[int(fit.first_least(-solved))]
         total = boot.total(self.benchmark)
         base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
         rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]

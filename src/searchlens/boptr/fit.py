@@ -23,7 +23,6 @@ import numpy.typing as npt
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr.view import CellCounts, Counts
 from searchlens.catalogue import declared
-from searchlens.config.boptr import BoptrOptions, Ties
 
 Array = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.int64]
@@ -40,33 +39,24 @@ CLOSE = 1e-4
 computed from the same numbers, so that only the rounding of these sums is left."""
 
 
-def alpha_grid(low: int = -10, high: int = 20) -> Floats:
-    """2^(k/5) for k from ``low`` to ``high``; contains every fitted alpha that the paper prints."""
-    return 2.0 ** (np.arange(low, high + 1) / 5)
+ALPHAS = tuple(2.0 ** (np.arange(-10, 21) / 5))
+"""The grid of alpha, which contains every fitted alpha that the paper prints."""
+BETAS = tuple(np.arange(13) / 10)
+"""The grid of beta."""
 
 
-def beta_grid(top: float = 1.2) -> Floats:
-    """0, 0.1, ..., ``top``."""
-    return np.arange(round(top * 10) + 1) / 10
-
-
-def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") -> Ints:
+def round_position(position: npt.ArrayLike, levels: int) -> Ints:
     """Nearest allowed budget of 1, 2, 4, ... (``levels`` of them), as its position on the budget axis; clipped to it.
 
-    ``position`` is log2 of the unrounded budget, ``space`` the scale on which the nearest is taken. Exact halves go up.
+    ``position`` is log2 of the unrounded budget. The nearest is taken in log2, as the paper's numbers force it
+    (docs/reading-the-paper.md); exact halves go up.
     """
-    x = np.clip(np.asarray(position, float), 0, levels - 1)
-    if space == "log2":
-        nearest = np.floor(x + 0.5 + GUARD)
-    else:
-        below = np.floor(x + GUARD)
-        nearest = below + (2.0**x - 2.0**below >= 2.0 ** (below - 1) - GUARD)
-    rounded: Ints = np.clip(nearest, 0, levels - 1).astype(np.int64)
-    return rounded
+    nearest = np.floor(np.clip(np.asarray(position, float), 0, levels - 1) + 0.5 + GUARD)
+    return np.asarray(np.clip(nearest, 0, levels - 1).astype(np.int64))
 
 
 def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, float]:
-    """The interval of alpha, open above, that gives the same path N(b) at this beta, with rounding in log2.
+    """The interval of alpha, open above, that gives the same path N(b) at this beta.
 
     From 0 if every N(b) is the smallest budget, to inf if every one is the largest.
     """
@@ -104,11 +94,11 @@ class Lattice:
 
 
 @functools.lru_cache(maxsize=64)
-def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int, space: str = "log2") -> Lattice:
+def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int) -> Lattice:
     """The lattice of two grids over ``levels`` budgets."""
     alpha, beta = (part.ravel() for part in np.meshgrid(alphas, betas, indexing="ij"))
     raw = np.log2(alpha)[:, None] + beta[:, None] * np.arange(levels)
-    paths, path = np.unique(round_position(raw, levels, space), axis=0, return_inverse=True)
+    paths, path = np.unique(round_position(raw, levels), axis=0, return_inverse=True)
     position = np.clip(raw, 0, levels - 1)[..., None]
     weights = np.maximum(0, 1 - np.abs(position - np.arange(levels)))
     return Lattice(alpha, beta, weights, paths, path.ravel())
@@ -153,22 +143,16 @@ def path_errors(error: Array, paths: Ints) -> Array:
     return total
 
 
-def fit_locked(
-    P: Array,
-    R: Array,
-    grid: Lattice,
-    ties: Ties = "interpolated",
-    beta_g: float = 0.0,
-) -> Fit:
+def fit_locked(P: Array, R: Array, grid: Lattice, beta_g: float = 0.0) -> Fit:
     """R1: the best (alpha, beta, policy) with one policy for all budgets (paper, table of regime discovery).
 
     R2 is the same fit with the default policy as the only one. A fit at a fixed beta has a lattice with one beta. ``P``
     has the shape (policies, budgets, draws), ``R``, RL counts under the default policy, (budgets, draws). There is
     always a fit; ``error`` says how well it explains the curve.
 
-    ``ties`` decides between equal errors. ``interpolated``: the smallest error with P interpolated in log2 at the
-    unrounded, clipped budget; then the beta nearest to the regime's ``beta_g``, the larger alpha, the earlier policy of
-    the pool, the smaller beta. Otherwise the first, last or middle one in the order of the lattice, then of the pool.
+    Of equal errors, the smallest with P interpolated in log2 at the unrounded, clipped budget counts; then the beta
+    nearest to the regime's ``beta_g``, the larger alpha, the earlier policy of the pool, the smaller beta. The first
+    and the last of the lattice are not what the paper prints (docs/reading-the-paper.md).
     """
     total = path_errors(errors(P, R), grid.paths)
     best = total.min(axis=(0, 1))
@@ -179,11 +163,11 @@ def fit_locked(
         errors: Floats = np.abs(gaps, out=gaps).sum(axis=1)
         return errors
 
-    pair, policy = _settled(tied, ties, grid, beta_g, interpolated_error)
+    pair, policy = _settled(tied, grid, beta_g, interpolated_error)
     return Fit(grid.alpha[pair], grid.beta[pair], policy, grid.paths[grid.path[pair]].T, best / P.shape[1])
 
 
-def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
+def fit_free(P: Array, R: Array, grid: Lattice, beta_g: float = 0.0) -> Fit:
     """R0: the best (alpha, beta) if the policy may differ between budgets; parameters as in ``fit_locked``."""
     error = errors(P, R)
     total = path_errors(error.min(axis=0, keepdims=True), grid.paths)
@@ -198,7 +182,7 @@ def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", bet
             total += np.abs(gap, out=gap).min(axis=0)
         return total
 
-    pair, _ = _settled(tied, ties, grid, beta_g, interpolated_error)
+    pair, _ = _settled(tied, grid, beta_g, interpolated_error)
     path = grid.paths[grid.path[pair]].T
     at = np.arange(path.shape[1])
     policy = np.stack([first_least(error[:, path[b], b, at]) for b in range(len(path))])
@@ -230,23 +214,14 @@ def _tied(total: Array, best: Array) -> _Tied:
     return _Tied(*np.unravel_index(np.flatnonzero(total <= best + SAME), total.shape))
 
 
-def _settled(
-    tied: _Tied, ties: Ties, grid: Lattice, beta_g: float, interpolated_error: _InterpolatedError
-) -> tuple[Ints, Ints]:
+def _settled(tied: _Tied, grid: Lattice, beta_g: float, interpolated_error: _InterpolatedError) -> tuple[Ints, Ints]:
     """The pair and the policy of every draw, ties decided as ``fit_locked`` says."""
-    if ties == "interpolated":
-        distance = np.round(np.abs(grid.beta - beta_g), 9)
-        preferred = np.lexsort((grid.beta, -grid.alpha, distance))
-        pair, tie = _nearest(tied, grid, preferred, interpolated_error)
-        policy, draw = tied.policy[tie], tied.draw[tie]
-        order = np.lexsort((grid.beta[pair], policy, -grid.alpha[pair], distance[pair], draw))
-    else:
-        pair, tie = _expand(grid, tied.path)
-        policy, draw = tied.policy[tie], tied.draw[tie]
-        order = np.lexsort((policy, pair, draw))
-    first = np.flatnonzero(np.diff(draw[order], prepend=-1))
-    end = np.append(first[1:], len(order))
-    chosen = order[{"last": end - 1, "median": (first + end - 1) // 2}.get(ties, first)]
+    distance = np.round(np.abs(grid.beta - beta_g), 9)
+    preferred = np.lexsort((grid.beta, -grid.alpha, distance))
+    pair, tie = _nearest(tied, grid, preferred, interpolated_error)
+    policy, draw = tied.policy[tie], tied.draw[tie]
+    order = np.lexsort((grid.beta[pair], policy, -grid.alpha[pair], distance[pair], draw))
+    chosen = order[np.flatnonzero(np.diff(draw[order], prepend=-1))]
     return pair[chosen], policy[chosen]
 
 
@@ -268,16 +243,6 @@ def _nearest(tied: _Tied, grid: Lattice, preferred: Ints, interpolated_error: _I
         equal = error <= least[tied.draw[at]] + CLOSE
         pair[at], is_least[at] = pairs[equal.argmax(axis=0)], equal.any(axis=0)
     return pair[is_least], np.flatnonzero(is_least)
-
-
-def _expand(grid: Lattice, path: Ints) -> tuple[Ints, Ints]:
-    """Every pair of every entry of ``path``, and the index of that entry."""
-    members = np.argsort(grid.path, kind="stable")
-    start = np.searchsorted(grid.path[members], np.arange(len(grid.paths) + 1))
-    count = start[path + 1] - start[path]
-    entry = np.repeat(np.arange(len(path)), count)
-    within = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)
-    return members[start[path][entry] + within], entry
 
 
 # ---- the selector
@@ -304,53 +269,41 @@ class Features:
     """W: weights of the k, then of the f coordinates."""
 
 
-def features(cell: CellCounts, options: BoptrOptions) -> Features:
-    """Selector features of every policy of a cell; a policy outside the ranked pool is ranked against it."""
-    ranks = tuple(rank(values, cell, options) for values in (cell.P, cell.P - cell.Q, cell.Q))
-    return Features(ranks, fixed_coordinates(cell, options), WEIGHTS)
+def features(cell: CellCounts) -> Features:
+    """Selector features of every policy of a cell, ranked among the autoregressive ones."""
+    ranks = tuple(percentile_rank(values, values[cell.autoregressive]) for values in (cell.P, cell.P - cell.Q, cell.Q))
+    return Features(ranks, fixed_coordinates(cell), WEIGHTS)
 
 
-def ranked_pool(cell: CellCounts, options: BoptrOptions) -> Ints:
-    """Positions of the policies that are ranked (option ``selector_rank_pool``)."""
-    return cell.pool("ar" if options.selector_rank_pool == "ar" else "full")
-
-
-def rank(values: Counts, cell: CellCounts, options: BoptrOptions) -> Array:
-    """``values`` of every policy of a cell on the scale of ``selector_rank``, over the ranked pool."""
-    return _SCALES[options.selector_rank](values, values[ranked_pool(cell, options)])
-
-
-def fixed_coordinates(cell: CellCounts, options: BoptrOptions) -> Floats:
+def fixed_coordinates(cell: CellCounts) -> Floats:
     """Controller index in [0, 1] and scaled log cost of every policy, shape (2, policies)."""
     stated = {name: item.options.get("index", FARTHEST) for name, item in declared("controller").items()}
     controllers = np.array([stated.get(name, FARTHEST) for name in cell.controllers]) / FARTHEST
-    return np.stack([controllers, log_cost(cell, ranked_pool(cell, options))])
+    return np.stack([controllers, log_cost(cell, cell.autoregressive)])
 
 
-def prototype(r: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
-    """r-bar: features of the anchor cell along one of its paths, shape (k + f, 1 or budgets, draws).
+def prototype(r: Features, policy: Ints, path: Ints) -> Array:
+    """r-bar: features of the anchor cell, averaged over budgets along one of its paths, shape (k + f, draws).
 
-    The mean over budgets, or one vector per budget (option ``selector_proto``). ``policy`` has the shape (draws,),
-    ``path`` (budgets, draws).
+    ``policy`` has the shape (draws,), ``path`` (budgets, draws).
     """
     draw = np.arange(path.shape[1])
     ranks = [coordinate[policy, path, np.minimum(draw, coordinate.shape[2] - 1)] for coordinate in r.ranks]
     along_path = np.concatenate([ranks, np.broadcast_to(r.fixed[:, policy][:, None, :], (len(r.fixed), *path.shape))])
-    return along_path.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else along_path
+    return np.asarray(along_path.mean(axis=1))
 
 
-def distances(r: Features, proto: Array, options: BoptrOptions) -> Array:
-    """||r(pi, n) - r-bar||_W of every policy at every budget, shape (budgets, budgets of r-bar, draws, policies)."""
+def distances(r: Features, proto: Array) -> Array:
+    """||r(pi, n) - r-bar||_W, weighted squares, of every policy at every budget, shape (budgets, draws, policies)."""
     policies, budgets, draws = r.ranks[0].shape
-    total = np.zeros((policies, budgets, proto.shape[1], max(draws, proto.shape[2])), np.float32)
-    varying = len(r.ranks)
-    for i, weight in enumerate(r.weights):
-        value = r.ranks[i][:, :, None] if i < varying else r.fixed[i - varying][:, None, None, None]
-        gap = value - proto[i].astype(np.float32)
-        total += weight * (gap * gap if options.selector_norm == "l2" else np.abs(gap))
+    total = np.zeros((policies, budgets, max(draws, proto.shape[1])), np.float32)
+    for value, of_proto, weight in zip((*r.ranks, *r.fixed[:, :, None, None]), proto, r.weights, strict=True):
+        gap = value - of_proto.astype(np.float32)
+        total += weight * (gap * gap)
     # Policies last in memory, because ``select`` reads those of one operating point together.
     total = np.ascontiguousarray(np.moveaxis(total, 0, -1))
-    return np.sqrt(total, out=total) if options.selector_norm == "l2" else total
+    rooted: Array = np.sqrt(total, out=total)
+    return rooted
 
 
 def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: tuple[str, ...]) -> Ints:
@@ -360,12 +313,12 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
     (draws,).
     """
     order = np.array(sorted(candidates.tolist(), key=lambda i: names[i]))
-    vectors, draws, policies = distance.shape[1:]
+    draws, policies = distance.shape[1:]
     draw = np.minimum(np.arange(path.shape[1]), draws - 1)
     points = distance.reshape(-1, policies)
     loss = np.repeat(cost.astype(np.float32)[None], path.shape[1], axis=0)
-    for b, n in enumerate(path):
-        loss += points.take((n * vectors + min(b, vectors - 1)) * draws + draw, axis=0)
+    for n in path:
+        loss += points.take(n * draws + draw, axis=0)
     chosen: Ints = order[np.round(loss, 5)[:, order].argmin(axis=1)]
     return chosen
 
@@ -396,31 +349,14 @@ def log_cost(cell: CellCounts, ranked: Ints) -> Floats:
 def percentile_rank(values: Counts, among: Counts) -> Array:
     """(rank - 1) / (pool size - 1) of ``values`` in a pool, ascending, ties averaged; 0.5 in a pool of one.
 
-    Both have shape (policies, ...). A policy of the pool is not compared with itself.
+    Both have shape (policies, ...). A policy of the pool is not compared with itself. Values within ``SAME`` are tied,
+    and count one half. Otherwise the ranks of P - Q at one sample, where P = Q, would be those of rounding errors in
+    expectations.
     """
     if len(among) == 1:
         return np.full(values.shape, 0.5, np.float32)
-    return integer_rank(values, among) / np.float32(len(among) - 1)
-
-
-def integer_rank(values: Counts, among: Counts) -> Array:
-    """Rank in a pool from 0, ascending, ties averaged: policies of the pool below each value, but itself not at all.
-
-    Values within ``SAME`` are tied, and count one half. Otherwise the ranks of P - Q at one sample, where P = Q, would
-    be those of rounding errors in expectations.
-    """
     twice = np.zeros(values.shape, np.int16)
     for other in among:
         twice += values > other + np.float32(SAME)
         twice += values >= other - np.float32(SAME)
-    return np.float32(0.5) * (twice - np.int16(1)).clip(0)
-
-
-def zscore(values: Counts, among: Counts) -> Array:
-    """Values in standard deviations of the pool from its mean; 0 if the pool is constant (within ``SAME``)."""
-    centre, spread = among.mean(axis=0), among.std(axis=0)
-    scaled: Array = np.where(spread > SAME, (values - centre) / np.where(spread > SAME, spread, 1), 0)
-    return scaled.astype(np.float32)
-
-
-_SCALES = {"percentile": percentile_rank, "integer": integer_rank, "zscore": zscore}
+    return np.float32(0.5) * (twice - np.int16(1)).clip(0) / np.float32(len(among) - 1)

@@ -3,7 +3,7 @@
 P_max@16 is the pass rate of the best autoregressive policy at the largest budget, P_0 that of the default policy at one
 sample,
 
-    u = sqrt((1 - P_0) headroom),
+    u = sqrt((1 - P_0) (P_max - P_0)),
 
 and N* is the saturation knee of the default policy. Searches do not count, because the expanded pool differs between
 models. ``fingerprint`` reads them from a Base on the RL-training split (base@rltrain), ``descriptive`` on benchmarks
@@ -97,9 +97,8 @@ def fingerprint(rule: Rule, model: str, tau: float = TAU) -> Fingerprint:
     default = np.broadcast_to(P[base.index[rule.plan.default_policy]], (rule.view.levels, draws))
     p_max = np.broadcast_to(P[base.autoregressive, -1].max(axis=0), draws) / total
     p0 = default[0] / total
-    headroom = p_max - p0 if rule.options.headroom == "pmax_minus_p0" else 1 - p0
     with np.errstate(invalid="ignore"):
-        u = np.sqrt((1 - p0) * headroom)
+        u = np.sqrt((1 - p0) * (p_max - p0))
     # In questions, so that a knee exactly halfway between two budgets stays there: round_B rounds halves up.
     return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, round(tau * total, 6))))
 
@@ -202,7 +201,7 @@ def probe(rule: Rule) -> pl.DataFrame:
 
 DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headroom knee reason")
 """Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
-``headroom``: as option ``headroom`` defines it. ``knee``: N*, the budget at which the default policy comes within
+``headroom``: P_max minus P_0. ``knee``: N*, the budget at which the default policy comes within
 ``TAU`` of its value at max(B)."""
 
 
@@ -230,7 +229,7 @@ def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, 
         "questions": int(total),
         "p_max": p_max,
         "policy": base.policies[best],
-        "headroom": p_max - values[0] if options.headroom == "pmax_minus_p0" else 1 - values[0],
+        "headroom": p_max - values[0],
         "knee": float(knee(values, rule.plan.budgets, TAU)),
     }
     by_budget = zip(rule.plan.budgets, values, ends.lo, ends.hi, strict=True)

@@ -10,13 +10,13 @@ record per model, benchmark and ``pool``, in which the largest Q_B is taken; pi_
 both.
 
 ``beta_q``, ``alpha_q``, ``path``: the exponent of the benchmark (option ``q_beta``), the fitted scale and N^Q(b).
-``alpha_lo`` to ``alpha_hi``: the interval of alpha with the same path, null with ``rounding: linear``, for which it is
-not computed. ``mech_q`` to ``hi_corrected``: as ``error`` and what follows it in ``transfer.ERRORS``, with pi_Q and N^Q
-fixed; ``corrected`` also for the optimism of alpha^Q, which is fitted again in up to ``REFITS`` draws.
+``alpha_lo`` to ``alpha_hi``: the interval of alpha with the same path. ``mech_q`` to ``hi_corrected``: as ``error``
+and what follows it in ``transfer.ERRORS``, with pi_Q and N^Q fixed; ``corrected`` also for the optimism of alpha^Q,
+which is fitted again in up to ``REFITS`` draws.
 
-``recoverable``: whether the largest Q_B of the pool is at least the largest Q_RL minus ``TOLERANCE``; with ``q_sides:
-two``, whether it is within ``TOLERANCE`` of it. That rests on ``policies``, the size of the pool, and on ``questions``:
-the largest of more policies is larger by chance, too, and fewer questions leave more to chance. ``gap``: largest Q_RL
+``recoverable``: whether the largest Q_B of the pool is at least the largest Q_RL minus ``TOLERANCE``. That rests on
+``policies``, the size of the pool, and on ``questions``: the largest of more policies is larger by chance, too, and
+fewer questions leave more to chance. ``gap``: largest Q_RL
 minus largest Q_B, percentage points; paired bootstrap with both points fixed. Both maxima are optimistic, because they
 are chosen on the questions they are measured on; that over the many points of Base more than that over the few of RL.
 So the true gap tends to be larger, which the interval does not take into account. ``diagnostic``: whether the benchmark
@@ -154,15 +154,14 @@ def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any
     base, target = rule.cell(model, benchmark, "Q")
     options, budgets, total = rule.options, tuple(rule.plan.budgets), rule.view.total(benchmark)
     chosen, beta = int(q_policy(base, total)[0]), options.q_beta.get(benchmark, 0.0)
-    best = fit.fit_locked(base.Q[[chosen]], target, rule.lattice(beta), options.ties, beta)
+    best = fit.fit_locked(base.Q[[chosen]], target, rule.lattice(beta), beta)
     alpha, path = float(best.alpha[0]), [budgets[n] for n in best.path[:, 0]]
-    log2 = options.rounding == "log2"
-    low, high = fit.identified_alpha(alpha, beta, len(budgets)) if log2 else (None, None)
+    low, high = fit.identified_alpha(alpha, beta, len(budgets))
     # mech_Q of the sample's path in every draw, corrected for the optimism of its scale as well.
     curve, drawn = _on_draws(boot, model, benchmark, base.policies[chosen], budgets)
     fixed, scale = ErrorDraws.of(100 / total * (curve[best.path[:, 0]] - drawn), total), 100 / total
     some = slice(min(REFITS, options.draws) + 1)
-    again = fit.fit_locked(curve[None, :, some], drawn[:, some], rule.lattice(beta), options.ties, beta)
+    again = fit.fit_locked(curve[None, :, some], drawn[:, some], rule.lattice(beta), beta)
     in_draw = again.error.astype(float)
     in_sample = np.abs(curve[again.path, 0] - drawn[:, :1]).mean(axis=0, dtype=float)
     refitted = inference.refitted(fixed.corrected, fixed.plain, scale * in_draw, scale * in_sample)
@@ -183,16 +182,16 @@ def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any
 def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName) -> dict[str, Any]:
     """Columns of whether Base reaches RL's best Q, and of the gap."""
     base, target = rule.cell(model, benchmark, "Q")
-    budgets, members, options = rule.plan.budgets, base.pool(pool), rule.options
+    budgets, members = rule.plan.budgets, base.pool(pool)
     at, n = divmod(int(fit.first_least(-base.Q[members, :, 0].ravel())), len(budgets))
     policy, best = members[at], int(fit.first_least(-target[:, 0]))
     gap = float(target[best, 0] - base.Q[policy, n, 0])
     total = rule.view.total(benchmark)
     allowed, scale = TOLERANCE * total + fit.SAME, 100 / total
     reached, on_draws = _on_draws(boot, model, benchmark, base.policies[policy], [budgets[n]])
-    lo, hi = difference_interval(scale * (on_draws[best] - reached[0]).astype(float), total, options.confidence)
+    lo, hi = difference_interval(scale * (on_draws[best] - reached[0]).astype(float), total, rule.options.confidence)
     return {
-        "recoverable": (abs(gap) if options.q_sides == "two" else gap) <= allowed,
+        "recoverable": gap <= allowed,
         "policies": len(members),
         "questions": round(total),
         "gap": scale * gap,

@@ -78,7 +78,7 @@ IDENTIFIED_SCALE = schema(
 """``benchmark`` is the anchor benchmark. Every alpha from ``alpha_lo`` (closed) to ``alpha_hi`` (open) gives the same
 path N(b); 0 or inf: the path cannot change on that side. ``boundary``: distance of log2 alpha to the nearer end.
 ``delta_lo``, ``delta_hi``: the offsets at the two ends. ``policy``, ``path`` and ``error`` (percentage points) belong
-to the fit. Intervals are null with linear rounding."""
+to the fit."""
 
 IDENTIFIED_SET = schema(
     "model benchmark alpha beta policy path error se triples of paths policies alpha_min alpha_max beta_min beta_max "
@@ -159,7 +159,7 @@ def _fit(rule: Rule, constraint: Constraint, model: str, benchmark: str) -> tupl
             raise Reason("policy_missing")
         at = np.array([base.index[rule.plan.default_policy]])
     make = fit.fit_free if constraint == "R0" else fit.fit_locked
-    best = make(base.P[at], target, rule.lattice(), rule.options.ties, rule.options.beta[rule.regime(benchmark)])
+    best = make(base.P[at], target, rule.lattice(), rule.options.beta[rule.regime(benchmark)])
     return base, at, target, best
 
 
@@ -297,8 +297,6 @@ def _scale(rule: Rule, model: str, benchmark: str) -> dict[str, Any]:
     best = rule.scale(model, benchmark, beta)
     alpha, delta = float(best.alpha[0]), float(rule.delta(model)[0])
     columns = {"beta": beta, "alpha": alpha, "delta": delta, **_fitted(rule, model, benchmark, best)}
-    if rule.options.rounding != "log2":
-        return columns
     low, high = fit.identified_alpha(alpha, beta, rule.view.levels)
     columns |= {"alpha_lo": low, "alpha_hi": high, "boundary": fit.boundary_distance(alpha, beta, rule.view.levels)}
     averaged = rule.sampled(benchmark)

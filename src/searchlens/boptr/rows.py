@@ -19,7 +19,7 @@ from searchlens.boptr.fit import Array, Ints
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, attempt, kept
 from searchlens.boptr.view import CellCounts, Counts, View
-from searchlens.search.kinds import NO_POLICIES, PolicyByName, family, policy_of
+from searchlens.search.kinds import NO_POLICIES, PolicyByName, policy_of
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
 
@@ -106,17 +106,8 @@ def temperatures(names: Sequence[str], configured: PolicyByName = NO_POLICIES) -
 
 
 def base_greedy(rule: Rule, at: At) -> Prediction:
-    """H1: N = b at the lowest pure temperature of the pool; option ``h1`` has two alternatives."""
-    base, landscape = rule.base(*at.cell), rule.view.cohort.base(*at.cell)
-    if rule.options.h1 == "literal_greedy":
-        points = landscape.points if landscape else ()
-        greedy = [name for name, n in points if n == 1 and family(name, rule.plan.configured) == "greedy"]
-        if landscape is None or not greedy:
-            raise Reason("policy_missing")
-        first = rule.view.count(landscape, at.benchmark, "P", greedy[0], (1,))
-        return Curve(np.repeat(first, rule.view.levels, axis=0))
-    if rule.options.h1 == "argmax_same_b":
-        return _best_policies(rule, base.autoregressive, -base.P[base.autoregressive])
+    """H1: N = b at the lowest pure temperature of the pool."""
+    base = rule.base(*at.cell)
     temperature = temperatures(base.policies, rule.plan.configured)
     return _constant(rule, base, min(temperature, key=lambda name: temperature[name]))
 
@@ -191,10 +182,9 @@ def no_offset(rule: Rule, at: At) -> Prediction:
 
 
 def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats:
-    """Ln alpha of B0, shape (draws,): the anchor cell's in its regime, mu_g in the others (option ``b0``)."""
-    if rule.options.b0 == "cohort_mu" or rule.regime(benchmark) != rule.regime(rule.plan.anchor_benchmark):
-        return rule.mu(benchmark)
-    return rule.log_alpha(*rule.anchor)
+    """Ln alpha of B0, shape (draws,): the anchor cell's in its regime, mu_g in the others."""
+    in_regime = rule.regime(benchmark) == rule.regime(rule.plan.anchor_benchmark)
+    return rule.log_alpha(*rule.anchor) if in_regime else rule.mu(benchmark)
 
 
 def anchor_scale(rule: Rule, at: At) -> Prediction:

@@ -189,9 +189,7 @@ class Rule:
 
     def lattice(self, beta: float | None = None) -> Lattice:
         """All (alpha, beta) of the grids; with ``beta``, all alpha at this one exponent."""
-        alphas = tuple(fit.alpha_grid(self.options.alpha_low, self.options.alpha_high))
-        betas = tuple(fit.beta_grid(self.options.beta_top)) if beta is None else (beta,)
-        return fit.lattice(alphas, betas, self.view.levels, self.options.rounding)
+        return fit.lattice(fit.ALPHAS, fit.BETAS if beta is None else (beta,), self.view.levels)
 
     def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit:
         """R1: the cell's own (alpha, beta, pi) with one policy for all budgets, as a position in the cell."""
@@ -206,7 +204,7 @@ class Rule:
         """The best (alpha, beta, pi) in some draws, pi as a position in the cell; ``beta`` may be fixed."""
         at, P, R = self._sides(model, benchmark, pool)
         beta_g = self.options.beta[self.regime(benchmark)] if beta is None else beta
-        best = fit.fit_locked(P[..., draws], R[..., draws], self.lattice(beta), self.options.ties, beta_g)
+        best = fit.fit_locked(P[..., draws], R[..., draws], self.lattice(beta), beta_g)
         return replace(best, policy=at[best.policy])
 
     def _sides(self, model: str, benchmark: str, pool: PoolName = "ar") -> tuple[Ints, Counts, Counts]:
@@ -301,14 +299,12 @@ class Rule:
         """mu_g of a benchmark's regime, shape (draws,).
 
         In the anchor's regime the cohort mean of ln alpha on the anchor benchmark. In the others a constant with the
-        paper's exponents, 0 (nonmath) or ln 2 (floor; option ``mu_floor``), and the mean over the regime's cells with
-        the cohort's own.
+        paper's exponents, 0 (nonmath) or ln 2 (floor), and the mean over the regime's cells with the cohort's own.
         """
         regime = self.regime(benchmark)
         if regime == self.regime(self.plan.anchor_benchmark):
             return self.mean_log_alpha((self.plan.anchor_benchmark,), benchmark)
-        estimated = self.exponents == "own" or (regime == "floor" and self.options.mu_floor == "cohort_mean")
-        if estimated and (sources := self.sources(benchmark)):
+        if self.exponents == "own" and (sources := self.sources(benchmark)):
             return self.mean_log_alpha(sources, benchmark)
         return np.full(self.view.draws, LN2 if regime == "floor" else 0.0)
 
@@ -317,18 +313,18 @@ class Rule:
     def n_hat(self, log_alpha: Floats, beta: Floats) -> Ints:
         """Positions of N-hat(b) on the budget axis, shape (budgets, draws)."""
         slope = np.arange(self.view.levels)[:, None] * beta
-        return fit.round_position(log_alpha / LN2 + slope, self.view.levels, self.options.rounding)
+        return fit.round_position(log_alpha / LN2 + slope, self.view.levels)
 
     @kept(shared=True)
     def prototype(self) -> Array:
         """r-bar: features of the policy of the anchor cell's R1 fit, along the path of that fit."""
         locked = self.smooth(*self.anchor)
-        return fit.prototype(self.features(*self.anchor), locked.policy, locked.path, self.options)
+        return fit.prototype(self.features(*self.anchor), locked.policy, locked.path)
 
     def features(self, model: str, benchmark: str) -> fit.Features:
         """r(pi, n) of a cell with a Base."""
         key = ("features", self.plan.models[model].base, benchmark)
-        return self.keep(key, lambda: fit.features(self.base(model, benchmark), self.options), shared=True)
+        return self.keep(key, lambda: fit.features(self.base(model, benchmark)), shared=True)
 
     def select(self, model: str, benchmark: str, path: Ints) -> Ints:
         """pi-hat along a path of budgets, as positions in the cell, shape (draws,)."""
@@ -337,28 +333,16 @@ class Rule:
             proto = self.prototype()
         except Reason:
             raise Reason("no_prototype") from None
-        candidates = self.candidates(base, benchmark)
 
         def chosen() -> Ints:
             cost = fit.COST_WEIGHT * fit.relative_cost(base)
             key = ("distances", self.plan.models[model].base, benchmark)
-            distance = self.keep(
-                key, lambda: fit.distances(self.features(model, benchmark), proto, self.options), shared=True
-            )
-            return fit.select(distance, path, cost, candidates, base.policies)
+            distance = self.keep(key, lambda: fit.distances(self.features(model, benchmark), proto), shared=True)
+            return fit.select(distance, path, cost, base.autoregressive, base.policies)
 
         # Many rows take the same path, whatever their constants.
         key = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
         return self.keep(key, chosen, shared=True)
-
-    def candidates(self, base: CellCounts, benchmark: str) -> Ints:
-        """Positions of the policies that the selector may choose: the AR pool (``exclude_default_on_anchor``)."""
-        at = base.autoregressive
-        if self.options.exclude_default_on_anchor and benchmark == self.plan.anchor_benchmark:
-            at = np.array([i for i in at if base.policies[i] != self.plan.default_policy], int)
-        if not len(at):
-            raise Reason("policy_missing")
-        return at
 
     def path(self, model: str, benchmark: str, log_alpha: Floats, beta: Floats | None = None) -> Path:
         """The rule's path at a scale, shape (draws,): N-hat, then pi-hat along it; ``beta`` is beta_g by default."""

@@ -18,7 +18,7 @@ import polars as pl
 from searchlens.analysis.uncertainty import Floats, holm
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, CohortPlan
-from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, predicted, scored
+from searchlens.boptr.evaluate import Cell, Constants, Evaluation, Key, Score, Task, evaluate, predicted, scored
 from searchlens.boptr.frontier import SWEEP_ROWS
 from searchlens.boptr.offsets import v4
 from searchlens.boptr.protocol import blocks, checklist, protocol_flags
@@ -30,7 +30,6 @@ from searchlens.boptr.transfer import (
     RIVALS,
     WITHOUT,
     WITHOUT_ROWS,
-    Cell,
     errors_frame,
     grid,
     means,

@@ -20,7 +20,7 @@ import polars as pl
 from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
+from searchlens.boptr.evaluate import Cell, Constants, Draws, Evaluation, Key, Score
 from searchlens.boptr.frontier import FRONTIER_ROWS, SWEEP_ROWS
 from searchlens.boptr.offsets import V5B_ROWS
 from searchlens.boptr.protocol import HELD_OUT_LIMIT
@@ -41,8 +41,6 @@ ABLATION = ("V3", "A1", "A2", "A3", "H6", "ORACLE-1D")
 FRONTIER = ("Z0-u", "Z0-N*", "B0", "V2", "Z1-u", "Z1-N*", "V3", "V1")
 NEW = ("V3", "V5b", "V2-δ0")
 HELD_OUT = ("V3", "V5b", "V2-δ0", "V1", "H1")
-Cell = tuple[str, str]
-"""Model and benchmark."""
 How = Literal["micro", "macro"]
 _KEY = "exponents mu rule label kind pool rl"
 _VALUES = "error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected"

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path as File
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,14 +52,14 @@ Coordinates = Callable[[Ranks, Floats], Features]
 def first_finish(rule: Rule, model: str, benchmark: str) -> Counts:
     """T counts of a cell's policies, shape (policies, budgets, draws).
 
-    ``unknown_tokens`` if token counts, and so T, are unknown for any policy that is ranked or may be chosen.
+    ``unknown_tokens`` if token counts, and so T, are unknown for any policy that may be chosen.
     """
 
     def finished() -> Counts:
         landscape, base = rule.view.cohort.base(model, benchmark), rule.base(model, benchmark)
         assert landscape is not None
         counts = rule.view.counts(landscape, benchmark, "T", base.policies, rule.plan.budgets)
-        if np.isnan(counts[np.union1d(base.autoregressive, fit.ranked_pool(base, rule.options))]).any():
+        if np.isnan(counts[base.autoregressive]).any():
             raise Reason("unknown_tokens")
         return counts
 
@@ -69,7 +70,7 @@ def ranks(rule: Rule, model: str, benchmark: str) -> Ranks:
     """Ranks of a cell whose T is known; those of P and Q are the ranks of the paper's rule."""
     base, finished = rule.base(model, benchmark), first_finish(rule, model, benchmark)
     P, _, Q = rule.features(model, benchmark).ranks
-    return Ranks(P, Q, fit.rank(finished, base, rule.options))
+    return Ranks(P, Q, fit.percentile_rank(finished, finished[base.autoregressive]))
 
 
 def signed_axis(rank: Ranks) -> Array:
@@ -184,7 +185,7 @@ VARIANT_ROWS = (
         "v7-anchor", "v7 axis-decoupled, one anchor", "rule", _ANCHOR + "; P and Q", partial(decoupled, core=one_anchor)
     ),
 )
-"""v5 is V3 and MAIN of the other tables; v5-anchor is B0 with ``b0: anchor_alpha``. The oracles are H6 and H7."""
+"""v5 is V3 and MAIN of the other tables; v5-anchor is B0. The oracles are H6 and H7."""
 
 
 @frame("rule_variants", of=(), in_words=True)
@@ -195,65 +196,7 @@ def variant_table() -> pl.DataFrame:
     alone; null if it has no such row.
     """
     columns = ("variant", "state", "parameters", "use", "interpretation", "rule", "rule_anchor")
-    return pl.DataFrame(_TABLE, dict.fromkeys(columns, pl.String()), orient="row")
-
-
-_TABLE = [
-    (
-        "Per-budget oracle",
-        "scalar metric",
-        "high: π and n at every budget",
-        "bound",
-        "Smallest error of any operating point, budget by budget; chosen on the curve that it is scored on.",
-        "per-budget oracle",
-        None,
-    ),
-    (
-        "Smooth path",
-        "metric-specific",
-        "medium: α, β and π of every cell",
-        "diagnostic",
-        "Smallest error of one policy along one power law; chosen on the curve that it is scored on.",
-        "smooth path",
-        None,
-    ),
-    (
-        "v5 shared-core",
-        "[P,Q] (the paper's table: [P,Q,T])",
-        "low-medium: 1 scale, 5 prototype coordinates",
-        "main diagnostic",
-        "The rule of the other tables.",
-        "v5",
-        "v5-anchor",
-    ),
-    (
-        "v6 signed SAT",
-        "[S,A,T]",
-        "medium: 1 scale, 5 prototype coordinates, one of them signed",
-        "ablation",
-        "v5 with a signed sharpening-expansion axis and first finish in place of P − Q and Q.",
-        "v6",
-        "v6-anchor",
-    ),
-    (
-        "v7 axis-decoupled",
-        "[S,A,T]",
-        "high: 2 scales, 3 + 2 prototype coordinates of two policies",
-        "ablation",
-        "Separate selectors and scales for support (fitted on P) and concentration (fitted on Q); mean of both curves.",
-        "v7",
-        "v7-anchor",
-    ),
-    (
-        "v8-H planned",
-        "[P,Q,T] + adapter",
-        "low-medium",
-        "none",
-        "A plan without a formula; not implemented.",
-        None,
-        None,
-    ),
-]
+    return pl.read_csv(File(__file__).with_name("variants.csv"), schema=dict.fromkeys(columns, pl.String()))
 
 
 # ---- what the fits identify

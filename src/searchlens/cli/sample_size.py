@@ -171,9 +171,8 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
 def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
     """Each question's part in the error of one row, minus its part in that of another, by the first of their pools.
 
-    The rule is on the sample view. A row that predicts a curve has such parts if the curve is a sum of others
-    (``Curve.terms``). Returns ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are
-    defined; ``seed`` is 0.
+    The rule is on the sample view. The rows are of ``rows.ROWS``: a curve is a sum of others there (``Curve.terms``).
+    Returns ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
     """
     frames = []
     for model, benchmark in itertools.product(rule.plan.fitted_models, rule.plan.with_role("fitted")):
@@ -193,8 +192,7 @@ def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Float
         return None
     target = rl.block("P", [plan.default_policy], plan.budgets)[0]
     if isinstance(prediction, Curve):
-        predicted = _curve_parts(rule, prediction, benchmark)
-        return None if predicted is None else contribution(predicted[:, :, None], target[:, :, None])
+        return contribution(_curve_parts(rule, prediction, benchmark)[:, :, None], target[:, :, None])
     base, counts = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
     if base is None or counts is None:
         return None
@@ -205,11 +203,9 @@ def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Float
     return contribution(base.credit["P"][points][:, :, None], target[counted][:, :, None])
 
 
-def _curve_parts(rule: Rule, curve: Curve, benchmark: str) -> Floats | None:
-    """Each question's part in a predicted curve, shape (budgets, questions); None if the curve is no sum of others."""
+def _curve_parts(rule: Rule, curve: Curve, benchmark: str) -> Floats:
+    """Each question's part in a predicted curve, shape (budgets, questions)."""
     plan, landscapes = rule.plan, rule.view.cohort.landscapes
-    if not curve.terms:
-        return None
     blocks = [
         share * landscapes[name, benchmark].block("P", [plan.default_policy], plan.budgets)[0].astype(float)
         for share, name in curve.terms

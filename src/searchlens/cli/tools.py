@@ -1,4 +1,4 @@
-"""Commands that pin and fetch what a study takes from the hub, size a study, convert, complete and describe."""
+"""Commands that pin and fetch what a study takes from the hub, size a study, complete and describe."""
 
 from __future__ import annotations
 
@@ -210,12 +210,6 @@ def _fingerprint(args: argparse.Namespace) -> None:
     say(fingerprint(Path(args.path)))
 
 
-def _convert(args: argparse.Namespace) -> None:
-    from searchlens.engines.convert import convert
-
-    say(convert(Path(args.file), Path(args.folder), args.dtype))
-
-
 def _schema(_: argparse.Namespace) -> None:
     from searchlens.config import check
 
@@ -260,10 +254,6 @@ def add_to(command: Commands) -> None:
     sub.flag("--rehash", "hash all files, also those with a stored hash")
     sub = command("fingerprint", _fingerprint, "print the hash of a checkpoint", "models/base", is_configured=False)
     sub.add_argument("path", metavar="FOLDER", help="folder of a checkpoint")
-    sub = command("convert", _convert, "convert a GGUF file of Gemma 3", "gemma.gguf models/base", is_configured=False)
-    sub.add_argument("file", metavar="MODEL.gguf", help="file of the model")
-    sub.add_argument("folder", metavar="FOLDER", help="folder to write, new or empty")
-    sub.choice("--dtype", "type of the weights", "bfloat16", "float32", default="bfloat16")
     _add_power(command)
     sub = command("completion", _completion, "print what completes commands in a shell", "bash", is_configured=False)
     sub.add_argument("shell", choices=("bash", "zsh"), help="name of the shell")

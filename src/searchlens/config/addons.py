@@ -47,7 +47,7 @@ EXTRAS = {
 module that is used comes with the package itself."""
 SECTIONS = {"equivalence": "searchlens_lab"}
 """Section of the configuration to the module of ``EXTRAS`` that declares it."""
-COMMANDS = dict.fromkeys(("equivalence", "benchmark-samplers", "simulate"), "searchlens_lab")
+COMMANDS = dict.fromkeys(("equivalence", "benchmark-samplers", "simulate", "convert"), "searchlens_lab")
 """The same of commands."""
 CLONED = {"zoo": "./resources/zoo", "lab": "./lab"}
 """Extra to where it lies in a clone of the repository."""

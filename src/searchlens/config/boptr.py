@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from searchlens.config.limits import Bounds, Confidence, Draws, Exponent, Seed, Small, Strict
 
@@ -13,7 +13,6 @@ Regime = Literal["math", "nonmath", "floor"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
 Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
 Group = Literal["upper", "lower", "new"]
-Ties = Literal["interpolated", "first", "last", "median"]
 Estimator = Literal["unbiased", "first_k"]
 
 LN2 = math.log(2)
@@ -58,46 +57,12 @@ class BoptrOptions(Strict):
     same one. First finish (T) always is first_k: recorded counts have no other."""
     beta: Beta = Beta()
     """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
-    alpha_low: ClassVar = -10
-    """Lower end of the grid of alpha: 2^(k/5) for whole k from ``alpha_low`` to ``alpha_high``."""
-    alpha_high: ClassVar = 20
-    """Upper end of the grid of alpha."""
-    beta_top: ClassVar = 1.2
-    """Upper end of the grid of beta: 0, 0.1, ..., ``beta_top``."""
-    rounding: Literal["log2", "linear"] = "log2"
-    """Scale on which a budget is rounded to the nearest allowed one."""
-    ties: Ties = "interpolated"
-    """Which fit is taken of several with the same error. interpolated: the one with the smallest error when P is
-    interpolated at the unrounded budget; first, last, median: by their order in the grid."""
     mu_without: tuple[str, ...] = ()
     """Pairs to leave out of the cohort mean mu, in additional rows of the tables percell, ablation and v4, which leave
     out the cells of these pairs, too; empty: no such rows."""
-    mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
-    """mu of the floor regime. ln2: the paper's constant; cohort_mean: the mean over the fits of its cells. With the
-    cohort's own exponents it always is that mean."""
-    h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"
-    """Row H1. low_temp_nb: the policy with the lowest pure temperature, at N = b; literal_greedy: greedy decoding, the
-    same value at every b; argmax_same_b: the most accurate autoregressive policy at each b, at N = b."""
-    selector_norm: Literal["l2", "l1"] = "l2"
-    """Norm of the selector's loss."""
-    selector_proto: Literal["mean_over_b", "per_b"] = "mean_over_b"
-    """Prototype of the anchor. mean_over_b: its features averaged over budgets; per_b: one vector for each budget."""
-    selector_rank: Literal["percentile", "integer", "zscore"] = "percentile"
-    """Scale of the selector's rank features."""
-    selector_rank_pool: Literal["ar", "all"] = "ar"
-    """Policies among which ranks are taken: the autoregressive ones or all. Only autoregressive ones are candidates."""
-    exclude_default_on_anchor: bool = False
-    """Whether the RL default policy is removed from the selector's candidates on the anchor benchmark."""
-    b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
-    """Scale of row B0 in the anchor's regime; in the others it is exp(mu). anchor_alpha: the anchor's alpha; cohort_mu:
-    exp(mu) of the cohort."""
-    headroom: Literal["pmax_minus_p0", "one_minus_p0"] = "pmax_minus_p0"
-    """Headroom in the prior u. pmax_minus_p0: best P of Base at the largest budget minus P0; one_minus_p0: 1 - P0."""
     q_beta: Mapping[str, Exponent] = field(default_factory=dict)
     """Benchmark to beta^Q, the exponent of the Q channel; 0 for benchmarks that are not listed. The paper has 0.6 on
     GPQA."""
-    q_sides: Literal["one", "two"] = "one"
-    """one: Base's best Q may exceed RL's by any amount; two: by at most ``q_channel.TOLERANCE``."""
     permutations: Small = 1000
     """Number of Base/RL pairings in the null of mismatched pairs, the true one included."""
     draws: Draws = 10_000

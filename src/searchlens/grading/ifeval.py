@@ -6,13 +6,13 @@ response that was cut off by the token limit has no answer.
 ``ifeval`` runs the official checkers of IFEval. There a response counts whether it is finished or not, as in the
 official evaluation. Whether it is finished is recorded with the sample, for the first-finish estimate. ``correct`` is
 the strict prompt-level verdict. The form of a verdict holds which instructions were followed, strictly and loosely
-(``checkers.judge``); ``accuracies`` reads it.
+(``checkers.judge``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -74,28 +74,6 @@ class IFEval(Grader):
             else Verdict(None, "", is_lasting=form is not processes.INTERRUPTED)
             for form in forms
         ]
-
-
-@dataclass(frozen=True)
-class Accuracies:
-    """The four accuracies of IFEval, each in [0, 1]."""
-
-    prompt_strict: float
-    prompt_loose: float
-    instruction_strict: float
-    instruction_loose: float
-
-
-def accuracies(forms: Iterable[str]) -> Accuracies:
-    """Shares of prompts with all instructions followed, and of instructions followed.
-
-    ``forms``: ``Verdict.form`` of each response; a form of zeros for a blank or undecided one. A ValueError if there
-    are none.
-    """
-    strict, loose = zip(*(form.split("/") for form in forms), strict=True)
-    prompts = (sum("0" not in vector for vector in each) / len(each) for each in (strict, loose))
-    joined = map("".join, (strict, loose))
-    return Accuracies(*prompts, *(each.count("1") / len(each) for each in joined))
 
 
 @grader("instructions", votes=False)

@@ -186,7 +186,10 @@ def _in_pool(module: str, batches: Sequence[Sequence[GradedPair]], limits: Limit
     worthwhile = min(count, math.ceil(sum(map(len, batches)) / _FEWEST))
     pool = ProcessPool(worthwhile, context=context, initializer=_prepare, initargs=(module, limits))
     try:
-        futures = list(_scheduled(pool, batches, limits))
+        try:
+            futures = [pool.schedule(_judge_all, args=[batch], timeout=limits.wall_seconds) for batch in batches]
+        except RuntimeError as error:  # its workers ended before this
+            raise BrokenProcessPool(str(error)) from error
         for batch, future in zip(batches, futures, strict=True):
             while not wait([future], timeout=1.0).done:
                 if not pool.active:  # pebble forgets what was scheduled while its workers ended
@@ -206,14 +209,6 @@ def _in_pool(module: str, batches: Sequence[Sequence[GradedPair]], limits: Limit
     finally:
         pool.stop()  # not close: an interrupted run must not wait for the queue
         pool.join()
-
-
-def _scheduled(pool: ProcessPool, batches: Sequence[Sequence[GradedPair]], limits: Limits) -> Iterator[Any]:
-    for batch in batches:
-        try:
-            yield pool.schedule(_judge_all, args=[batch], timeout=limits.wall_seconds)
-        except RuntimeError as error:  # its workers ended before this
-            raise BrokenProcessPool(str(error)) from error
 
 
 class _Process(ForkServerProcess):

@@ -147,8 +147,9 @@ def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
 
 def _check_sampling(local: Sampling, where: str) -> Sampling:
     """``local``, if every parameter is within the limits of ``Sampling``; an InputError says what is allowed."""
-    for key, limits in _local_limits().items():
-        value = getattr(local, key)
+    for key, hint in get_type_hints(Sampling, include_extras=True).items():
+        value, bounds = getattr(local, key), hint.__metadata__[0]
+        limits = [(name, bound) for name in _SIGNS if (bound := getattr(bounds, name)) is not None]
         if not all(_SIGNS[name][1](value, bound) for name, bound in limits):
             allowed = ", ".join(f"{_SIGNS[name][0]} {bound}" for name, bound in limits)
             raise InputError(f"policy {where!r}: {key} is {value}; allowed: {allowed}")
@@ -157,21 +158,6 @@ def _check_sampling(local: Sampling, where: str) -> Sampling:
             f"policy {where!r}: temperature is {local.temperature}; allowed: 0, or >= {SMALLEST_TEMPERATURE}, <= 100"
         )
     return local
-
-
-@cache
-def _local_limits() -> dict[str, list[tuple[str, float]]]:
-    """Parameter of a local policy to its limits, each a key of ``_SIGNS`` and a number."""
-    hints = get_type_hints(Sampling, include_extras=True)
-    return {
-        item.name: [
-            (name, bound)
-            for limit in hints[item.name].__metadata__
-            for name in _SIGNS
-            if (bound := getattr(limit, name)) is not None
-        ]
-        for item in fields(Sampling)
-    }
 
 
 def _malformed(name: str, why: str) -> InputError:

@@ -113,9 +113,8 @@ def _solved(cell: Mapping[str, Any]) -> list[int]:
 def _fit(policies: Mapping[str, Sequence[int]], curve: Sequence[int], questions: int) -> dict[str, Any]:
     """The columns of one RL curve, from counts of solved questions."""
     base, target = np.array(list(policies.values()), float)[:, :, None], np.array(curve, float)[:, None]
-    alphas, betas = fit.alpha_grid(DEFAULTS.alpha_low, DEFAULTS.alpha_high), fit.beta_grid(DEFAULTS.beta_top)
-    lattice = fit.lattice(tuple(alphas), tuple(betas), len(BUDGETS), DEFAULTS.rounding)
-    best = fit.fit_locked(base, target, lattice, DEFAULTS.ties, FROZEN)
+    lattice = fit.lattice(fit.ALPHAS, fit.BETAS, len(BUDGETS))
+    best = fit.fit_locked(base, target, lattice, FROZEN)
     betas, least = fit.best_by_beta(base, target, lattice)
     excess = least[:, 0] - least.min()
     margins = (0, 1, NOISE * questions / 100)
@@ -191,13 +190,13 @@ def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
     for name, colour in (("within_noise", TIED_COLOUR), ("same", EXACT_COLOUR)):
         for total, beta in rows.select("total", name).explode(name).iter_rows():
             axes.bar(total, STEP, WIDTH, beta - STEP / 2, color=colour, linewidth=0, zorder=1, gid=name)
-    determined = others.filter(pl.col("same").list.len() < len(fit.beta_grid(DEFAULTS.beta_top)))
+    determined = others.filter(pl.col("same").list.len() < len(fit.BETAS))
     for (name,), curve in determined.group_by("pair", maintain_order=True):
         axes.plot(curve["total"], curve["beta"], color=palette.CURVE_COLOUR, linewidth=0.6, zorder=2.5, gid=str(name))
     axes.plot(rows["total"], rows["beta"], color="black", marker="o", markersize=3, zorder=4, gid="fit")
     axes.axhline(FROZEN, color=palette.RL_COLOUR, zorder=2, gid="frozen")
     axes.set_ylabel("\N{GREEK SMALL LETTER BETA}")
-    axes.set_ylim(-STEP, DEFAULTS.beta_top + 3 * STEP)
+    axes.set_ylim(-STEP, fit.BETAS[-1] + 3 * STEP)
     handles = [
         Line2D([], [], color="black", marker="o", markersize=3, label="best fit"),
         Patch(color=EXACT_COLOUR, label="same error"),

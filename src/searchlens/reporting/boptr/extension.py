@@ -35,7 +35,11 @@ def aime_large_budget(context: shared.BoptrContext) -> fmt.Table:
         if (rows := group.filter(pool=pool)).height
     ]
     differences = [
-        _cell(rows.row(0, named=True), plan) | _differences(rows)
+        _cell(rows.row(0, named=True), plan)
+        | {
+            f"b = {row['b']}": percent(row["rl_minus_best"], row["lo"], row["hi"], "+")
+            for row in rows.iter_rows(named=True)
+        }
         for _, rows in read.group_by("model", "benchmark", "pool", maintain_order=True)
     ]
     found = crossing.filter(pl.col("crossing").is_not_null())
@@ -60,13 +64,6 @@ def aime_large_budget(context: shared.BoptrContext) -> fmt.Table:
 
 def _cell(row: Row, plan: CohortPlan) -> fmt.Line:
     return shared.cell_line(plan, row["model"], row["benchmark"]) | {"pool": shared.POOLS[row["pool"]]}
-
-
-def _differences(rows: pl.DataFrame) -> fmt.Line:
-    return {
-        f"b = {row['b']}": percent(row["rl_minus_best"], row["lo"], row["hi"], "+")
-        for row in rows.iter_rows(named=True)
-    }
 
 
 def _crossing_line(row: Row, context: shared.BoptrContext) -> fmt.Line:

@@ -174,7 +174,10 @@ def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     axes = figure.add_subplot(grid[:, 0])
     heights = shared.places(rows["information"].to_list(), gap=0.9)
     shared.error_rows(axes, rows, heights)
-    _levels(axes, rows, heights)
+    for (level,), group in rows.with_columns(y=pl.Series(heights)).group_by("information", maintain_order=True):
+        y = min(group["y"].to_list()) - 0.75  # above the rows of this amount of information
+        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **shared.BESIDE, color=palette.MUTED)
+        axes.set_ylim(top=heights[0] - 1.3)
     shared.error_axis(axes, rows)
     for i, layer in enumerate(sweeps):
         _sweep_panel(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
@@ -186,14 +189,6 @@ def draw(numbers: pl.DataFrame, context: shared.BoptrContext) -> Figure:
     ]
     shared.legend(figure, [*shared.kind_handles(rows["kind"], context), *handles], missing, 3)
     return figure
-
-
-def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
-    """Name the amount of information above its rows."""
-    for (level,), group in rows.with_columns(y=pl.Series(heights)).group_by("information", maintain_order=True):
-        y = min(group["y"].to_list()) - 0.75
-        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **shared.BESIDE, color=palette.MUTED)
-        axes.set_ylim(top=heights[0] - 1.3)
 
 
 def _sweep_panel(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
