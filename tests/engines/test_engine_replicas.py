@@ -83,7 +83,7 @@ class Made:
         numbers = -tokens.astype(np.float32)
         return Completion(tokens, numbers, numbers, "length", reused=os.getpid())
 
-    def score(self, texts: Sequence[Given]) -> list[np.ndarray]:
+    def score(self, texts: Sequence[Given], sampling: Sampling) -> list[np.ndarray]:
         if any(text.tokens[0] == 13 for text in texts):
             raise RequestError("given up")
         return [-np.array(text.tokens, np.float32) for text in texts]

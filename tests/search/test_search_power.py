@@ -372,7 +372,7 @@ def test_the_enumerable_model_scores_texts_as_it_enumerates_them() -> None:
     model = ToyModel.random(4, vocab_size=4)
     texts = enumerate_texts(model, (1, 2), 3)
     scores = ToyEngine(model).score([Given((1, 2), text) for text in texts])
-    assert [float(np.exp(score.sum())) for score in scores] == pytest.approx(list(texts.values()), rel=1e-5)
+    assert [float(np.exp(score.logprobs.sum())) for score in scores] == pytest.approx(list(texts.values()), rel=1e-5)
 
 
 # ---- Other samplers of p^alpha: laws, costs, and what they refuse
