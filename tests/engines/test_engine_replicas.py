@@ -33,7 +33,7 @@ class Limits:
         if max(request.prompt) >= VOCAB:
             raise InputError(f"Request {request_id}: token id {max(request.prompt)}")
 
-    def check_given(self, texts: Sequence[Given]) -> None:
+    def check_given(self, texts: Sequence[Given], sampling: Sampling) -> None:
         if not all(text.tokens for text in texts):
             raise InputError("no tokens after a prompt")
 

@@ -37,6 +37,10 @@ FinishReason = Literal["stop", "length"]
 """How a text has ended."""
 
 
+PLAIN = Sampling()
+"""Temperature 1 without filters: q is p."""
+
+
 class Floor(NamedTuple):
     """When a continuation is no longer wanted: as soon as its log weight is as low as ``bound``, in nats.
 
@@ -242,7 +246,7 @@ class Engine(Protocol):
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
         """Decode; return the requests that finished or failed, possibly none while others are running."""
 
-    def score(self, texts: Sequence[Given], sampling: Sampling = Sampling()) -> list[Scored]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Return log p, log q and rank of every token of given texts. Nothing is drawn. Only while no request is left.
 
         Parameters

@@ -24,11 +24,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from searchlens.engines._checks import Bounds, require_idle
 from searchlens.engines.base import (
+    PLAIN,
     Completion,
     Engine,
     EngineMemoryError,
@@ -136,7 +134,7 @@ class Replicas:
                 self._remember(request.prompt, (*request.prefix, *reply.tokens[:_BEGINNING].tolist()), home)
         return finished
 
-    def score(self, texts: Sequence[Given], sampling: Sampling = Sampling()) -> list[Scored]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``Engine.score``, each process a part; also RequestError if an engine gave up a text."""
         require_idle(not self._requests, "texts can be scored")
         self.bounds.check_given(texts, sampling)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from searchlens.engines.base import Sampling
+from searchlens.engines.base import PLAIN, Sampling
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -206,7 +206,7 @@ def given(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tensor:
     logit = logits.gather(1, chosen)
     log_p = (logit - logits.logsumexp(1, keepdim=True)).squeeze(1).double()
     rank = (logits > logit).sum(1) + 1
-    if sampling == Sampling():
+    if sampling == PLAIN:
         return torch.stack((log_p, log_p, rank.double()))
     none: Any = ((),) * rows
     table, nothing = parameters([sampling] * rows), np.zeros((rows, 0), np.int32)

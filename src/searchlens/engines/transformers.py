@@ -28,7 +28,7 @@ from searchlens.engines._caches import CachedPrefix, PrefixCache, RowGroup, atte
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
 from searchlens.engines._prompts import Ints, Prefills, Prompts, Tokens, parts, token_index
 from searchlens.engines._rows import Queue, Rows
-from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, Sampling, Scored
+from searchlens.engines.base import PLAIN, Completion, EngineMemoryError, Given, Request, Sampling, Scored
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import Adapter
 
@@ -164,7 +164,7 @@ class TransformersEngine:
         return finished + self._decode() if self._rows.alive.any() else finished
 
     @torch.inference_mode()
-    def score(self, texts: Sequence[Given], sampling: Sampling = Sampling()) -> list[Scored]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``base.Engine`` says: similar lengths together, with prompts from the prefix cache."""
         require_idle(self._is_idle, "texts can be scored")
         self.bounds.check_given(texts, sampling)
@@ -414,7 +414,7 @@ class TransformersEngine:
         for begin in range(0, len(wanted), _SCORED_LOGITS):
             part = slice(begin, begin + _SCORED_LOGITS)
             parts.append(sampler.given(self._logits(hidden[part]), wanted[part], sampling))
-        values: npt.NDArray[np.float64] = torch.cat(parts, 1).cpu().numpy()
+        values: npt.NDArray[Any] = torch.cat(parts, 1).cpu().numpy()
         require_numbers(values)
         return values
 

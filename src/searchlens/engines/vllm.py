@@ -27,6 +27,7 @@ from searchlens.engines import _vllm_request, _vllm_start
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
 from searchlens.engines._vllm_request import LEDGER_COLUMNS, NOT_GIVEN, completion, sampling_params
 from searchlens.engines.base import (
+    PLAIN,
     Completion,
     Engine,
     EngineMemoryError,
@@ -204,11 +205,11 @@ class VllmEngine:
         finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
         return finished + self._rejected()
 
-    def score(self, texts: Sequence[Given], sampling: Sampling = Sampling()) -> list[Scored]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``base.Engine`` says; RequestError if vLLM gave up one, after the others were computed."""
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts, sampling)
-        if sampling != Sampling():
+        if sampling != PLAIN:
             raise InputError(
                 "vLLM scores texts at temperature 1 without filters alone",
                 "choose such a policy, or engine: transformers",

@@ -16,12 +16,11 @@ import numpy.typing as npt
 import torch
 
 from searchlens.engines import sampler
-from searchlens.engines.base import Completion, Floor, Given, Request, Sampling, Scored
+from searchlens.engines.base import PLAIN, Completion, Floor, Given, Request, Sampling, Scored
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
 
 EOS = 0
-PLAIN = Sampling(1.0)
 _CPU = torch.device("cpu")
 
 
