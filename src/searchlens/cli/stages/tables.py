@@ -12,7 +12,7 @@ from searchlens.catalogue import MEASURE_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import read_points
 from searchlens.reporting.tables.graders import of_judges
-from searchlens.reporting.tables.measures import Likelihoods
+from searchlens.reporting.tables.likelihood import Likelihoods
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import save
 from searchlens.search import kinds
@@ -72,7 +72,11 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
     if not all(study.without_likelihood):
         pairs = [(cell.pair, cell.benchmark) for cell in study.pair_cells]
         frames = {
-            cell: reason or read_frame(layout.likelihood_frame(*cell, "summary"), "likelihood")
+            cell: reason
+            or {
+                name: read_frame(layout.likelihood_frame(*cell, name), "likelihood")
+                for name in ("summary", "bounds", "handover", "splits")
+            }
             for cell, reason in zip(pairs, study.without_likelihood, strict=True)
         }
         record = output.failures("tables", "likelihood.json")
