@@ -6,7 +6,6 @@ Every text was scored under the decoding policy of both sides, so its probabilit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from searchlens.analysis.likelihood import SIDES
 from searchlens.analysis.uncertainty import Floats, Interval
 
 Ints = npt.NDArray[np.int64]
+_NOTHING = 1e-12  # a variance that is rounding
 _HUGE = 700.0  # the largest exponent whose exponential is a number
 
 BOUNDS = pl.Schema(
@@ -36,12 +36,12 @@ BOUNDS = pl.Schema(
 ``at_least``: the sum of their probabilities under Base, rounded down; it has no sampling error. ``at_most``: 1 minus
 the same sum over wrong texts, or the Clopper-Pearson limit of Base's samples if that is lower; the limits of all
 questions hold together at the configured level. ``wrong_key``: the sum of ``at_least`` under the key of another
-question; null if that was not judged. ``estimate``, ``lo``, ``hi``: importance sampling, null if it rests on fewer
-than ``FEWEST`` right texts; ``effective``: how many it rests on. ``spread``: by how much log p of one text was lowered
-or raised before rounding. ``dtype``: that of Base's weights."""
+question; null if that was not judged. ``estimate``, ``lo``, ``hi``: importance sampling, null if its ``effective``
+number of texts is below ``FEWEST``. ``spread``: by how much log p of one text was lowered or raised before rounding.
+``dtype``: that of Base's weights."""
 
-FEWEST = 5.0
-"""Effective number of right texts from which on an estimate by importance sampling is given (validation.md)."""
+FEWEST = 10.0
+"""Effective number of texts from which on an estimate by importance sampling is given."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,14 @@ def bounds(texts: pl.DataFrame, counts: pl.DataFrame, precision: Precision, conf
     any of them, however they were found. Only texts that are whole under Base count (``SCORED_TEXTS``).
 
     Importance sampling draws from the mixture of both pools (balance heuristic): a text counts
-    p_B / (n_B p_B + n_R p_R), which is at most 1 / n_B. The variance is that of the two pools. ``effective`` is
-    (Σ w)² / Σ w² over the right texts.
+    w = p_B / (n_B p_B + n_R p_R), which is at most 1 / n_B. Its interval is that of Clopper and Pearson for the
+    effective number of texts: (Σ w)² / Σ w² (``effective``), or P (1 - P) by the variance of the estimate P if that is
+    less. Both are cut at the sure bounds, which brings them nearer to the chance; they are then not quite unbiased.
 
     References
     ----------
-    Veach and Guibas (1995), SIGGRAPH, 419-428, section 3. Clopper and Pearson (1934), Biometrika 26, 404-413.
+    Veach and Guibas (1995), SIGGRAPH, 419-428, section 3. Clopper and Pearson (1934), Biometrika 26, 404-413. Korn and
+    Graubard (1998), Survey Methodology 24, 193-201.
 
     Examples
     --------
@@ -108,12 +110,12 @@ def bounds(texts: pl.DataFrame, counts: pl.DataFrame, precision: Precision, conf
     mass = _masses(texts, place, len(order), precision.spread)
     samples, right = (counts[name].to_numpy().astype(float) for name in ("base_samples", "base_right"))
     at_most = np.minimum(1 - mass.wrong, clopper_pearson(right, samples, (1 - confidence) / len(order)).hi)
-    estimate, error, effective = _importance(texts, place, len(order))
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * error
-    is_known = effective >= FEWEST
+    estimate, ends, effective = _importance(texts, place, len(order), (1 - confidence) / 2)
     limits = mass.right, 1 - mass.wrong
-    ends = {"estimate": estimate, "lo": estimate - half, "hi": estimate + half}
-    known = {name: np.where(is_known, np.clip(values, *limits), np.nan) for name, values in ends.items()}
+    known = {
+        name: np.where(effective >= FEWEST, np.clip(values, *limits), np.nan)
+        for name, values in {"estimate": estimate, "lo": ends.lo, "hi": ends.hi}.items()
+    }
     columns = {
         "right_texts": mass.texts,
         "at_least": mass.right,
@@ -153,21 +155,24 @@ def clopper_pearson(right: Floats, samples: Floats, level: float) -> Interval:
     return Interval(np.where(right <= 0, 0.0, lo), np.where(right >= samples, 1.0, hi))
 
 
-def _importance(texts: pl.DataFrame, place: Ints, questions: int) -> tuple[Floats, Floats, Floats]:
-    """The estimate of each question, its standard error, and the effective number of right texts behind it."""
+def _importance(texts: pl.DataFrame, place: Ints, questions: int, tail: float) -> tuple[Floats, Interval, Floats]:
+    """The estimate of each question, its interval, and the effective number of texts by their weights."""
     base, rl = (texts[f"logp_{side}"].to_numpy() for side in SIDES)
     is_base, right = (texts["side"] == "base").to_numpy(), texts["right"].fill_null(value=False).to_numpy()
-    whole_base, whole_rl = (texts[f"whole_{side}"].to_numpy() for side in SIDES)
     of_base, of_rl = (np.bincount(place, side, questions)[place] for side in (is_base, ~is_base))
-    ratio = np.where(whole_rl, np.exp(np.minimum(rl - np.where(np.isfinite(base), base, 0.0), _HUGE)), 0.0)
-    weight = np.where(whole_base & np.isfinite(base) & right, 1 / (of_base + of_rl * ratio), 0.0)
-    total, squares = (np.bincount(place, each, questions).astype(float) for each in (weight, weight**2))
+    can = texts["whole_base"].to_numpy() & np.isfinite(base)
+    ratio = np.where(texts["whole_rl"].to_numpy(), np.exp(np.minimum(rl - np.where(can, base, 0.0), _HUGE)), 0.0)
+    weight = np.where(can, 1 / np.maximum(of_base + of_rl * ratio, 1e-300), 0.0)
+    total, squares, value = (np.bincount(place, each, questions) for each in (weight, weight**2, weight * right))
+    estimate = np.clip(value, 0.0, 1.0).astype(float)
     variance = np.zeros(questions)
     for side in (is_base, ~is_base):
-        count, first, second = (
-            np.bincount(place[side], each, questions) for each in (None, weight[side], weight[side] ** 2)
-        )
+        part = (weight * right)[side]
+        count, first, second = (np.bincount(place[side], each, questions) for each in (None, part, part**2))
         variance += count / np.maximum(count - 1, 1) * (second - first**2 / np.maximum(count, 1))
-    with np.errstate(invalid="ignore"):
-        effective = np.where(squares > 0, total**2 / squares, 0.0)
-    return total, np.sqrt(np.maximum(variance, 0.0)), effective
+    with np.errstate(invalid="ignore", divide="ignore"):
+        of_weights = np.where(squares > 0, total**2 / squares, 0.0)
+        of_variance = estimate * (1 - estimate) / variance
+    usable = (estimate > 0) & (estimate < 1) & (variance > _NOTHING)
+    known_by = np.where(usable, np.minimum(of_weights, of_variance), of_weights).astype(float)
+    return estimate, clopper_pearson(estimate * known_by, known_by, tail), of_weights

@@ -61,6 +61,7 @@ def curve(
         texts=pl.lit(0, pl.UInt32),
     )
     share = (pl.col("right") / pl.col("continuations")).mean()
+    alone = alone.cast({"question": starts["question"].dtype})
     each = starts.group_by("question", "kind", "unit", "at", maintain_order=True).agg(
         share=share, texts=pl.len().cast(pl.UInt32)
     )

@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.analysis.bounds import Precision, bounds
 from searchlens.analysis.handover import HANDOVER, SPLITS, curve, splits
-from searchlens.analysis.likelihood import SIDES, summary
+from searchlens.analysis.likelihood import SIDES, positions, summary
 from searchlens.grading.score import Rules, found_answers
 from searchlens.sampling import scored_texts
 from searchlens.sampling.handover import beginnings, continued
@@ -56,6 +56,7 @@ def likelihood(grid: Grid, cell: needs.Likelihood, output: Path, *, fingerprint:
     frames = {
         "texts": kept.drop("recorded"),
         "summary": summary(texts, *general),
+        "positions": positions(texts, *general),
         "bounds": bounds(texts, counts, precision, cell.confidence),
         "handover": handover,
         "splits": split,

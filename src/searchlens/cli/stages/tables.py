@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.analysis.health import CHAINS, DETAILS, Health, cell_health, of_pair, of_rules
-from searchlens.catalogue import MEASURE_FRAMES, loaded, titles
+from searchlens.catalogue import LIKELIHOOD_FRAMES, MEASURE_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import read_points
 from searchlens.reporting.tables.graders import of_judges
@@ -73,10 +73,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         pairs = [(cell.pair, cell.benchmark) for cell in study.pair_cells]
         frames = {
             cell: reason
-            or {
-                name: read_frame(layout.likelihood_frame(*cell, name), "likelihood")
-                for name in ("summary", "bounds", "handover", "splits")
-            }
+            or {name: read_frame(layout.likelihood_frame(*cell, name), "likelihood") for name in LIKELIHOOD_FRAMES[1:]}
             for cell, reason in zip(pairs, study.without_likelihood, strict=True)
         }
         record = output.failures("tables", "likelihood.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -43,8 +43,6 @@ class Likelihoods:
 
     cells: Mapping[tuple[str, str], Mapping[str, pl.DataFrame] | str]
     """Pair and benchmark to frames by name (``catalogue.LIKELIHOOD_FRAMES``), or why there are none."""
-    notes: Sequence[str] = ()
-    """Sentences under every table."""
 
     def of(self, name: str) -> pl.DataFrame:
         """One frame of all cells."""
@@ -55,8 +53,8 @@ class Likelihoods:
         )
 
     @property
-    def left_out(self) -> list[str]:
-        """A sentence for each cell without frames."""
+    def notes(self) -> list[str]:
+        """Sentences under every table: the cells without frames."""
         return [f"Not scored: {'/'.join(cell)} ({why})." for cell, why in self.cells.items() if isinstance(why, str)]
 
 
@@ -72,13 +70,36 @@ def cross_likelihood(context: Likelihoods) -> fmt.Table:
         "Exploratory, within questions: log p_RL(y) = c_x + α log p_Base(y) + γ right(y). γ = 0 and α > 1: RL is a"
         " power of Base; α = 1: a tilt by the reward, 1/γ its temperature. Only Base's texts are not chosen by the left"
         " side.",
-        *context.left_out,
     ]
     parts = [
         fmt.block(_lines(data, columns), title=title)
         for title, columns in (("Texts of each side", _SHOWN), ("Regression within questions", _FITS))
     ]
     return fmt.Table(data, parts, notes)
+
+
+@table("token_shift", stage="likelihood")
+def token_shift(context: Likelihoods) -> fmt.Table:
+    """Where in the texts of a side the other side would go on otherwise."""
+    data = context.of("positions")
+    lines = [
+        {
+            "pair": row["pair"],
+            "benchmark": row["benchmark"],
+            "texts of": OWN[row["texts"]],
+            "part": f"tenth {row['tenth']}" if row["tenth"] else "whole",
+            "moved": percent(row["moved"], row["moved_lo"], row["moved_hi"]),
+            "first of the other": percent(row["first"], row["first_lo"], row["first_hi"]),
+            "tokens": str(row["tokens"]),
+        }
+        for row in data.rows(named=True)
+    ]
+    notes = [
+        "Percent of tokens. Moved: the other side gives the token at least twice or at most half the probability."
+        " First of the other: it is the other side's most likely token. Brackets: percentile bootstrap over questions"
+        " at the configured level.",
+    ]
+    return fmt.Table(data, [fmt.block(lines, "pair", "benchmark", "texts of")], notes)
 
 
 def _lines(data: pl.DataFrame, columns: Mapping[str, tuple[str, int]]) -> list[fmt.Line]:
@@ -129,9 +150,8 @@ def bounds(context: Likelihoods) -> fmt.Table:
         " Base's samples if that is lower; these limits hold for all questions of a benchmark together"
         f" {LEVEL}.",
         "Another key: the same sum for texts that the answer of another question would accept; a bound near it may be"
-        f" chance. Importance sampling weighs both pools together, and is left out below {FEWEST:g} effective right"
-        " texts. The CSV has all questions.",
-        *context.left_out,
+        f" chance. Importance sampling weighs both pools together, and is left out below {FEWEST:g} effective texts."
+        " The CSV has all questions.",
     ]
     return fmt.Table(data, [fmt.block(lines, "pair", "benchmark", title="Expanded questions")], notes)
 
@@ -189,7 +209,6 @@ def handover(context: Likelihoods) -> fmt.Table:
         " beginning. Brackets: percentile bootstrap over questions at the configured level.",
         "A beginning of a right text also tells that this text ended right. So compare RL's right texts with Base's"
         " right texts, among questions with a text of every kind, and not with Base alone.",
-        *context.left_out,
     ]
     splits = context.of("splits")
     return fmt.Table(
