@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from scipy.special import betaincinv
 
 from searchlens.analysis.likelihood import SIDES
 from searchlens.analysis.uncertainty import Floats, Interval
@@ -148,10 +149,8 @@ def _masses(texts: pl.DataFrame, place: Ints, questions: int, spread: float) -> 
 
 def clopper_pearson(right: Floats, samples: Floats, level: float) -> Interval:
     """Limits of proportions, each of which fails with probability ``level`` at most; samples are independent."""
-    from scipy.stats import beta  # takes a second to import
-
     with np.errstate(invalid="ignore"):
-        lo, hi = beta.ppf(level, right, samples - right + 1), beta.ppf(1 - level, right + 1, samples - right)
+        lo, hi = betaincinv(right, samples - right + 1, level), betaincinv(right + 1, samples - right, 1 - level)
     return Interval(np.where(right <= 0, 0.0, lo), np.where(right >= samples, 1.0, hi))
 
 
