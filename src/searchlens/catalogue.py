@@ -55,7 +55,7 @@ MEASURE_FRAMES = (
     *("equivalents", "crossings", "exponents", "exponent_profiles", "joint_exponents"),
     *("support", "support_changes", "measures", "variance", "extrapolated"),
 )
-LIKELIHOOD_FRAMES = ("texts", "summary")
+LIKELIHOOD_FRAMES = ("texts", "summary", "bounds", "handover", "splits", "positions")
 BOPTR_WORDS = ("blocks", "protocol_flags", "checklist")
 """Those that depend on titles and on the limits of the health check, as tables and figures do."""
 _BOPTR_MADE = ("errors", "means", "contrasts", "nulls", "v4", "v4_null", "v4_summary")

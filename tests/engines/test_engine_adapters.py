@@ -63,7 +63,7 @@ def engine(request: pytest.FixtureRequest, folder: Path, adapter: Adapter) -> It
 def test_scores_are_those_of_the_sum(engine: Engine, model: Any) -> None:
     texts = given_texts(40)
     for text, scored in zip(texts, engine.score(texts), strict=True):
-        np.testing.assert_allclose(scored, log_p_of(model, text), atol=2e-4)
+        np.testing.assert_allclose(scored.logprobs, log_p_of(model, text), atol=2e-4)
 
 
 def test_samples_are_drawn_from_the_sum(engine: Engine, model: Any) -> None:

@@ -443,9 +443,42 @@ def test_given_texts_are_scored_as_by_a_forward_pass(engine: Engine, model: Any)
     """log p of the raw distribution, float32: within 1e-4 of transformers, first and last token included."""
     texts = given_texts(60)
     for text, scored in zip(texts, engine.score(texts), strict=True):
-        assert (scored.dtype, scored.shape) == (np.float32, (len(text.tokens),))
-        np.testing.assert_allclose(scored, log_p_of(model, text), atol=1e-4)
+        assert (scored.logprobs.dtype, scored.logprobs.shape) == (np.float32, (len(text.tokens),))
+        np.testing.assert_allclose(scored.logprobs, log_p_of(model, text), atol=1e-4)
+        np.testing.assert_array_equal(scored.logprobs, scored.sampling_logprobs)
     assert engine.score([]) == []
+
+
+def test_ranks_of_given_tokens(engine: Engine, model: Any) -> None:
+    """1 is the most likely token; vLLM does not know the rank of the last one of a text."""
+    texts = given_texts(10)
+    for text, scored in zip(texts, engine.score(texts), strict=True):
+        logits = logits_of(model, text.prompt, text.tokens)
+        ranks = (logits > logits[np.arange(len(logits)), list(text.tokens)][:, None]).sum(1) + 1
+        known = len(ranks) - (type(engine).__name__ == "VllmEngine")
+        assert scored.ranks[:known].tolist() == ranks[:known].tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in FILTERS if name != "penalties"])
+def test_texts_are_scored_under_a_policy(engine: Engine, model: Any, name: str) -> None:
+    """Log q of each token, -inf where a filter drops it. vLLM refuses, as it does not return all logits."""
+    texts, sampling = given_texts(20), FILTERS[name]
+    if type(engine).__name__ == "VllmEngine":
+        with pytest.raises(InputError, match="temperature 1 without filters"):
+            engine.score(texts, sampling)
+        return
+    for text, scored in zip(texts, engine.score(texts, sampling), strict=True):
+        logits = logits_of(model, text.prompt, text.tokens)
+        q = [oracle.distribution(row, sampling)[token] for row, token in zip(logits, text.tokens, strict=True)]
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(scored.sampling_logprobs, np.log(q), atol=2e-4)
+        np.testing.assert_allclose(scored.logprobs, log_p_of(model, text), atol=1e-4)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.0), FILTERS["penalties"]])
+def test_policies_whose_log_q_needs_more_than_p(engine: Engine, sampling: Sampling) -> None:
+    with pytest.raises(InputError, match="greedy policy, or one with penalties"):
+        engine.score([Given(PROMPT, (5,))], sampling)
 
 
 def check_bfloat16(engine: Engine, folder: Path) -> None:
@@ -459,7 +492,7 @@ def check_bfloat16(engine: Engine, folder: Path) -> None:
     texts = given_texts(60)
     wanted = np.concatenate([log_p_of(exact, text) for text in texts])
     theirs = np.concatenate([log_p_of(half, text) for text in texts]) - wanted
-    ours = np.concatenate(engine.score(texts)) - wanted
+    ours = np.concatenate([scored.logprobs for scored in engine.score(texts)]) - wanted
     assert np.sqrt((ours**2).mean()) < 1.5 * np.sqrt((theirs**2).mean())
     assert np.abs(ours).max() < 0.6
     assert abs(ours.mean()) < 0.005
@@ -480,10 +513,10 @@ def test_a_score_does_not_depend_on_the_other_texts(engine: Engine) -> None:
     together = engine.score(texts)
     order = np.random.default_rng(1).permutation(len(texts)).tolist()
     for i, scored in zip(order, engine.score([texts[i] for i in order]), strict=True):
-        np.testing.assert_allclose(scored, together[i], atol=2e-5)
+        np.testing.assert_allclose(scored.logprobs, together[i].logprobs, atol=2e-5)
     for i in range(0, len(texts), 9):
         engine.clear()
-        np.testing.assert_allclose(engine.score([texts[i]])[0], together[i], atol=2e-5)
+        np.testing.assert_allclose(engine.score([texts[i]])[0].logprobs, together[i].logprobs, atol=2e-5)
 
 
 def test_pad_has_no_probability_in_a_given_text(engine: Engine, model: Any) -> None:
@@ -491,8 +524,8 @@ def test_pad_has_no_probability_in_a_given_text(engine: Engine, model: Any) -> N
     for tokens in ((PAD,), (30, PAD, 31), (30, 31, PAD)):
         text = Given(PROMPT, tokens)
         (scored,) = engine.score([text])
-        assert np.isneginf(scored).tolist() == [token == PAD for token in tokens]
-        np.testing.assert_allclose(scored, log_p_of(model, text), atol=1e-4)
+        assert np.isneginf(scored.logprobs).tolist() == [token == PAD for token in tokens]
+        np.testing.assert_allclose(scored.logprobs, log_p_of(model, text), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -509,7 +542,7 @@ def test_text_that_cannot_be_scored(engine: Engine, text: Given, message: str) -
     """Refused with the same message on every engine before anything is computed, and the engine stays usable."""
     with pytest.raises(InputError, match=message):
         engine.score([Given(PROMPT, (5,)), text])
-    assert len(engine.score([Given(PROMPT, (5, 6))])[0]) == 2
+    assert len(engine.score([Given(PROMPT, (5, 6))])[0].ranks) == 2
 
 
 def test_texts_are_scored_only_while_the_engine_is_idle(engine: Engine) -> None:

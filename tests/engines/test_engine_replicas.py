@@ -33,7 +33,7 @@ class Limits:
         if max(request.prompt) >= VOCAB:
             raise InputError(f"Request {request_id}: token id {max(request.prompt)}")
 
-    def check_given(self, texts: Sequence[Given]) -> None:
+    def check_given(self, texts: Sequence[Given], sampling: Sampling) -> None:
         if not all(text.tokens for text in texts):
             raise InputError("no tokens after a prompt")
 
@@ -83,7 +83,7 @@ class Made:
         numbers = -tokens.astype(np.float32)
         return Completion(tokens, numbers, numbers, "length", reused=os.getpid())
 
-    def score(self, texts: Sequence[Given]) -> list[np.ndarray]:
+    def score(self, texts: Sequence[Given], sampling: Sampling) -> list[np.ndarray]:
         if any(text.tokens[0] == 13 for text in texts):
             raise RequestError("given up")
         return [-np.array(text.tokens, np.float32) for text in texts]

@@ -127,7 +127,7 @@ class TestRunning:
         for text, scored in zip(texts, engine.score(texts), strict=True):
             logits = logits_of(model, text.prompt, list(text.tokens))
             log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-            np.testing.assert_allclose(scored, log_p[np.arange(len(text.tokens)), text.tokens], atol=1e-4)
+            np.testing.assert_allclose(scored.logprobs, log_p[np.arange(len(text.tokens)), text.tokens], atol=1e-4)
 
     def test_text_that_vllm_refuses_is_an_error_and_the_engine_stays_usable(
         self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +139,7 @@ class TestRunning:
             patch.setattr(engine._engine, "add_request", refusing)
             with pytest.raises(RequestError, match=r"vLLM refuses the request \(no\)"):
                 engine.score(given_texts(10))
-        assert len(engine.score([Given(PROMPT, (30, 31))])[0]) == 2
+        assert len(engine.score([Given(PROMPT, (30, 31))])[0].ranks) == 2
 
     def test_request_that_vllm_refuses_fails_alone(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its slot is free again. Versions refuse different things; here, stop tokens out of range."""

@@ -95,7 +95,7 @@ def test_scores_are_those_of_one_engine(engine: Replicas, alone: VllmEngine) -> 
     """Protects cross-likelihoods: each process scores a part, and the parts are put together in their order."""
     texts = given_texts(40)
     for here, there in zip(engine.score(texts), alone.score(texts), strict=True):
-        np.testing.assert_allclose(here, there, atol=1e-4)
+        np.testing.assert_allclose(here.logprobs, there.logprobs, atol=1e-4)
 
 
 def test_a_continued_text_is_found_in_the_cache(engine: Replicas) -> None:

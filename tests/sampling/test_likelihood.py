@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from searchlens.config.model import plain
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.plan import Grid, needs
-from searchlens.reporting.tables.measures import Likelihoods
+from searchlens.reporting.tables.likelihood import Likelihoods, said
 from searchlens.reporting.tables.table import build
 from searchlens.sampling import generate
 from searchlens.store.columns import SCORED_TEXTS
@@ -41,8 +42,10 @@ def texts(
             chosen = drawn.get(side, range(base.shape[1]))
             for sample, text in enumerate(chosen):
                 verdict = bool(text % 2) if right is None else bool(right[question, text])
-                rows.append((question, sample, side, tokens, base[question, text], rl[question, text], verdict))
-    return pl.DataFrame(rows, SCORED_TEXTS, orient="row")
+                log_p = {"logp_base": base[question, text], "logp_rl": rl[question, text]}
+                facts = {"question": question, "sample": sample, "side": side, "text": text, "tokens": tokens}
+                rows.append({**facts, **log_p, "right": verdict})
+    return pl.DataFrame(rows, SCORED_TEXTS)
 
 
 def read(frame: pl.DataFrame, **options: Any) -> Values:
@@ -180,12 +183,96 @@ def test_texts_of_both_sides_are_scored_under_both(tmp_path: Path) -> None:
             verdict = verdicts.filter(question=row["question"], sample=row["sample"])
             assert row["right"] == verdict["correct"].item()
     assert (found["logp_base"] != found["logp_rl"]).all()
-    values = pl.read_parquet(tmp_path / "summary.parquet")
-    reasons = {("micro", "math"): values, ("micro", "aime"): "no policy"}
-    table = build(catalogue.declaration("table", "cross_likelihood"), Likelihoods(reasons))
-    assert table.data.height == values.height
+    frames = {name: pl.read_parquet(tmp_path / f"{name}.parquet") for name in catalogue.LIKELIHOOD_FRAMES}
+    context = Likelihoods({("micro", "math"): frames, ("micro", "aime"): "no policy"})
+    table = build(catalogue.declaration("table", "cross_likelihood"), context)
+    assert table.data.height == frames["summary"].height
     assert "Not scored: micro/aime (no policy)." in table.notes
     assert [part.text.height for part in table.parts] == [2, 3]
+    assert frames["bounds"]["spread"].max() < 1e-3  # type: ignore[operator]
+    assert frames["bounds"]["id"].to_list() == ids[:3]
+    assert found["token_ids"].null_count() == found.height, "study.likelihood.tokens is false"
+    assert frames["handover"].is_empty() and frames["splits"].is_empty()
+
+
+def test_base_continues_texts_under_its_policy(tmp_path: Path) -> None:
+    """With a filter: log q of each token is that of drawing, and a continuation depends on its own seed alone."""
+    pytest.importorskip("torch")
+    handover = {"questions": 2, "continuations": 3, "fractions": [0.5], "tokens": [1, 400]}
+    section = {"questions": 4, "samples": 6, "policy": DEFAULT, "tokens": True, "handover": handover}
+    grid = study(tmp_path / "results", study={"pairs": ["micro"], "benchmarks": ["math"], "likelihood": section})
+    raw = plain(grid.config)
+    raw["benchmarks"]["math"]["samples"] = 6
+    grid = drawn(Grid(check.validate(raw)))
+    cell = needs.likelihood(grid, "micro", "math")
+    assert cell.policy == DEFAULT
+    found = scored(grid, tmp_path / "a")
+    for side, (checkpoint, stream) in cell.sides.items():
+        own = found.filter(side=side).join(
+            pl.DataFrame({"id": [q.id for q in grid.inputs.questions("math")]}).with_row_index("question"),
+            on="question",
+        )
+        shards = [pl.read_parquet(path) for path in grid.folder(checkpoint, "math", stream).glob("*.parquet")]
+        drawn_texts = pl.concat(shards).select(
+            pl.col("question").alias("id"), "sample", "sampling_logprobs", ids="tokens"
+        )
+        both = own.join(drawn_texts, on=["id", "sample"])
+        assert both.height == own.height == 24
+        assert both["token_ids"].to_list() == both["ids"].to_list()
+        scores, recorded = (both[name].explode().to_numpy() for name in (f"logps_{side}", "sampling_logprobs"))
+        np.testing.assert_allclose(scores, recorded, atol=1e-4)
+        assert both[f"ranks_{side}"].explode().min() == 1
+        assert both[f"whole_{side}"].all()
+    frames = {name: pl.read_parquet(tmp_path / f"a/{name}.parquet") for name in catalogue.LIKELIHOOD_FRAMES}
+    places = frames["handover"].filter(kind="rl_right", among="all").select("unit", "at").rows()
+    assert places == [("fraction", 0.5), ("tokens", 1.0), ("tokens", 400.0)]
+    whole = frames["handover"].filter(at=400.0)
+    assert dict(whole.filter(among="all").select("kind", "value").rows())["rl_right"] == 1, "nothing is left to draw"
+    assert frames["splits"]["at"].to_list() == [1, 400] * (frames["splits"].height // 2)
+    scored(grid, tmp_path / "b")
+    for name in catalogue.LIKELIHOOD_FRAMES:
+        assert (tmp_path / f"a/{name}.parquet").read_bytes() == (tmp_path / f"b/{name}.parquet").read_bytes()
+    tables = {
+        name: build(catalogue.declaration("table", name), Likelihoods({("micro", "math"): frames}))
+        for name in ("bounds", "handover", "token_shift")
+    }
+    assert tables["token_shift"].parts[0].text.height == 22
+    assert tables["handover"].parts[0].text["cut"].to_list()[:3] == ["50%", "1 tokens", "400 tokens"]
+    assert tables["bounds"].data.height == 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([(3, 0, 0.5)], "RL solves no question that 64 samples of Base do not."),
+        ([(0, 1, 0.0)], "1 question that RL solves and 64 samples of Base do not. No right text is known"),
+        ([(0, 1, 0.01)], "Base can solve 1 of them: its mean number of samples until a right one is at most 100."),
+        ([(0, 1, 0.01), (0, 2, 0.0005), (0, 2, 0.0)], "3 questions .* Base can solve 2 of them: .* at most 100 to 2e"),
+    ],
+)
+def test_what_is_said_of_expanded_questions(rows: list[tuple[int, int, float]], words: str) -> None:
+    """Nothing stronger than the bounds: a question without a known right text is open."""
+    base, rl, least = zip(*rows, strict=True)
+    columns = {"base_samples": [64] * len(rows), "base_right": base, "rl_right": rl, "at_least": least}
+    frame = pl.DataFrame({"pair": ["p"] * len(rows), "benchmark": ["b"] * len(rows), **columns})
+    assert re.search(words, said(frame))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("another", "study.likelihood.policy: 'another' is unknown"),
+        ("greedy", "greedy is no policy of its pool that draws each text by itself, without penalties"),
+    ],
+)
+def test_policies_that_cannot_be_scored(tmp_path: Path, policy: str, message: str) -> None:
+    section = {"likelihood": {"policy": policy}, "pairs": ["micro"], "benchmarks": ["math"]}
+    policies = {"greedy": None, "mine": {"local": {"temperature": 1.0}}, DEFAULT: None}
+    try:
+        said_of = study(tmp_path, study=section, policies=policies).jobs.without_likelihood("micro", "math")
+    except InputError as error:
+        said_of = str(error)
+    assert message in said_of
 
 
 def test_two_tokenizers_are_refused(tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_what_is_right_is_read_as_transformers_reads_it(what: str, copy: Callabl
     change(folder)
     require_whole(folder, embedded=True)
     (found,) = TransformersEngine(folder, threads=1).score([TEXT])
-    np.testing.assert_allclose(found, log_p_of(reference(folder), TEXT), atol=2e-5)
+    np.testing.assert_allclose(found.logprobs, log_p_of(reference(folder), TEXT), atol=2e-5)
 
 
 def test_an_adapter_beside_merged_weights_is_not_added(made: dict[str, Path], copy: Callable[[str], Path]) -> None:
@@ -282,7 +282,7 @@ def test_an_adapter_beside_merged_weights_is_not_added(made: dict[str, Path], co
     adapter(merged)
     require_whole(merged, embedded=True)
     (wanted,), (found,) = (TransformersEngine(folder, threads=1).score([TEXT]) for folder in (made["llama"], merged))
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found.logprobs, wanted.logprobs)
 
 
 def test_vllm_would_read_an_adapter_as_weights(copy: Callable[[str], Path]) -> None:

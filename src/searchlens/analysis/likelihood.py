@@ -98,6 +98,51 @@ def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, se
     return pl.DataFrame(rows, SUMMARY)
 
 
+POSITIONS = pl.Schema(
+    {
+        "texts": pl.String(),
+        "tenth": pl.UInt32(),
+        **{f"{name}{end}": pl.Float64() for name in ("moved", "first") for end in ("", "_lo", "_hi")},
+        "tokens": pl.UInt32(),
+    }
+)
+"""One row per tenth of the texts of a side, and one for whole texts (``tenth`` 0). ``moved``: share of tokens whose
+probability is at least twice as high or low under the other side; ``first``: share that are its most likely token."""
+_MOVED = float(np.log(2))
+
+
+def positions(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, seed: int = 0) -> pl.DataFrame:
+    """Where the tokens of texts differ between the sides: ``POSITIONS``, with percentile intervals over questions.
+
+    The frame is ``store.columns.SCORED_TEXTS`` with its lists; tokens of unknown rank are left out. Compare "Sparse but
+    critical", arXiv:2603.22446.
+    """
+    lists = ["logps_base", "logps_rl", "ranks_base", "ranks_rl"]
+    place = pl.int_ranges(pl.col("tokens")).alias("place")
+    tokens = frame.select("question", "side", "tokens", place, *lists).explode("place", *lists)
+    moved = (pl.col("logps_base") - pl.col("logps_rl")).abs() >= _MOVED
+    other = pl.when(side="base").then("ranks_rl").otherwise("ranks_base")
+    tenth = pl.col("place") * 10 // pl.col("tokens") + 1
+    each = tokens.with_columns(moved=moved, first=other == 1, tenth=tenth).filter(other > 0)
+    each = pl.concat([each, each.with_columns(tenth=pl.lit(0, pl.Int64))])
+    sums = each.group_by("side", "tenth", "question").agg(pl.col("moved", "first").sum(), pl.len())
+    number = {question: i for i, question in enumerate(frame["question"].unique().sort())}
+    weights = Resamples.draw(len(number), draws, seed).weights if len(number) > 1 else None
+    rows = []
+    for (side, part_of), part in sums.sort("side", "tenth", "question").group_by("side", "tenth", maintain_order=True):
+        row: dict[str, object] = {"texts": side, "tenth": part_of, "tokens": part["len"].sum()}
+        chosen = [number[question] for question in part["question"]]
+        for name in ("moved", "first"):
+            row[name] = float(part[name].sum() / part["len"].sum())  # type: ignore[operator,arg-type]
+            if weights is not None:
+                count = np.maximum(part["len"].to_numpy() @ weights[chosen], 1)
+                drawn = part[name].to_numpy() @ weights[chosen] / count
+                lo, hi = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+                row |= {f"{name}_lo": float(lo), f"{name}_hi": float(hi)}
+        rows.append(row)
+    return pl.DataFrame(rows, POSITIONS)
+
+
 Measure = tuple[str, Floats]
 """A name, and its value with all questions, then in each draw."""
 

@@ -18,6 +18,9 @@ from searchlens.reporting.tables.recovery import GREEDY
 from searchlens.store.files import read_bytes
 from searchlens.store.frames import readable
 
+_LIKELIHOOD = ("bounds", "handover")
+"""Tables that are printed as they are, if texts are scored under both sides."""
+
 
 def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
     """The pairs, the half-widths of the intervals, and the health of every cell, in proportions, as in the tables.
@@ -42,6 +45,7 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
             | {"texts": _texts(grid, *row[:2])}
             for row in unhealthy.iter_rows()
         ],
+        "tables": [grid.layout.table(name, "md").read_text() for name in _LIKELIHOOD if grid.jobs.likelihood_cells],
     }
 
 
@@ -95,7 +99,8 @@ def rendered(found: Mapping[str, Any]) -> str:
     for cell in found["health"]:
         lines += [f"{cell['checkpoint']}/{cell['benchmark']}: {cell['level']}: {cell['reason']}", *cell["texts"]]
     ok = f"{found['healthy']} of {found['cells']} cells are healthy"
-    return "\n".join([*lines, f"{ok}; see docs/troubleshooting.md" if found["health"] else ok])
+    lines.append(f"{ok}; see docs/troubleshooting.md" if found["health"] else ok)
+    return "\n\n".join(["\n".join(lines), *found["tables"]])
 
 
 def _pair_line(pair: Mapping[str, Any], policy: str) -> str:

@@ -32,13 +32,36 @@ from searchlens.config.sampled import BenchmarkSpec, CheckpointSpec, PromptFamil
 
 
 @dataclass(frozen=True, kw_only=True)
+class HandoverSpec(Strict):
+    """How Base continues beginnings of texts: right and wrong ones of RL, and its own right ones."""
+
+    questions: Positive = 50
+    """Of each benchmark, the first to which a scored text of RL is right; all of them if there are fewer."""
+    texts: Positive = 1
+    """Of each question and kind of text, the first of the stream; all of them if there are fewer."""
+    continuations: Positive = 8
+    """Of each beginning."""
+    fractions: tuple[Annotated[float, Bounds(gt=0, lt=1)], ...] = (0.125, 0.25, 0.5, 0.75)
+    """Beginnings by their share of the text."""
+    tokens: tuple[Positive, ...] = (1, 2, 4, 8, 16, 32)
+    """Beginnings by their tokens; a shorter text is its own beginning."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LikelihoodSpec(Strict):
-    """How many texts are scored under both sides of a pair."""
+    """Which texts are scored under both sides of a pair."""
 
     questions: Positive = 100
     """Of each benchmark, counted from the first; all of them if it has fewer."""
     samples: Positive = 16
     """Of each question and side, the first of the stream; all of them if it has fewer."""
+    policy: Name | None = None
+    """Key of ``policies``, random and without search or penalties; null: the first that draws at temperature 1 without
+    filters. On vLLM it must be such a policy."""
+    tokens: bool = False
+    """Keep log p and rank of every token (docs/data.md), for the explorer's page of a question."""
+    handover: HandoverSpec | None = None
+    """Let Base continue beginnings of the texts (table ``handover``). null: not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +97,8 @@ class StudySpec(Strict):
     """Graded samples of each cell with a mathematical grader that math-verify alone judges, too, chosen at random
     (table ``grader_agreement``); 0: none."""
     likelihood: LikelihoodSpec | None = None
-    """Score texts of each side of a pair under the other side, too (table ``cross_likelihood``): of the policy that
-    draws at temperature 1 without filters. It loads the weights of both checkpoints. null: none."""
+    """Score texts of each side of a pair under the other side, too (tables ``cross_likelihood`` and ``bounds``). It
+    loads the weights of both checkpoints. null: none."""
     trace: TraceSpec | None = None
     """Record what some searches do while they are sampled (docs/data.md, traces). ``searchlens trace`` records searches
     whose samples exist already. null: none."""

@@ -30,6 +30,11 @@ class Sampling(Strict):
     presence_penalty: Annotated[float, Bounds(ge=-2, le=2)] = 0.0
     """0 is none. Subtracted once for a generated token."""
 
+    @property
+    def has_penalties(self) -> bool:
+        """Whether a distribution depends on which tokens came before."""
+        return (self.repetition_penalty, self.frequency_penalty, self.presence_penalty) != (1, 0, 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySpec(Strict):

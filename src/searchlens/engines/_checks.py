@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import Given, Request
+from searchlens.engines.base import Given, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.store.specials import Specials
 
@@ -55,8 +55,13 @@ class Bounds:
                 "Lower max_tokens, or leave out the question; prompts are never cut.",
             )
 
-    def check_given(self, texts: Sequence[Given]) -> None:
-        """Raise InputError if prompt or text are empty, have an id that does not exist, or do not fit together."""
+    def check_given(self, texts: Sequence[Given], sampling: Sampling) -> None:
+        """Raise InputError if prompt or text are empty, have an id that does not exist, or do not fit together.
+
+        Or if log q would depend on more than the distribution p at each token.
+        """
+        if sampling.temperature == 0 or sampling.has_penalties:
+            raise InputError("texts cannot be scored under a greedy policy, or one with penalties")
         for number, text in enumerate(texts):
             self._require_tokens("Text", number, text.prompt, "text", text.tokens)
             if not text.tokens:

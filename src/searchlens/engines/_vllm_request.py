@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import NO_FLOOR, Completion, FinishReason, Given, Request, RequestError, Sampling
+from searchlens.engines.base import NO_FLOOR, Completion, FinishReason, Given, Request, RequestError, Sampling, Scored
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,8 +125,11 @@ def scoring(text: Given) -> tuple[Request, SamplingParams]:
     return request, params
 
 
-def given_logprobs(text: Given, output: Any, last: Floats) -> Floats:
-    """Return log p of a text, from vLLM's numbers of the prompt and the ledger's last; RuntimeError if wrong."""
+def scored(text: Given, output: Any, last: Floats) -> Scored:
+    """Return log p and ranks of a text, from vLLM's numbers of the prompt and the ledger's last; RuntimeError if wrong.
+
+    The ledger has no rank.
+    """
     flat, count = output.prompt_logprobs, len(text.tokens) - 1
     begin = len(flat.token_ids) - count
     if tuple(flat.token_ids[begin:]) != text.tokens[:-1]:
@@ -134,7 +137,7 @@ def given_logprobs(text: Given, output: Any, last: Floats) -> Floats:
     values = np.append(np.array(flat.logprobs[begin:], np.float32), last)
     if np.isnan(values).any():
         raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
-    return values
+    return Scored(values, values, np.array([*flat.ranks[begin:], 0], np.int32))
 
 
 def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[float]:

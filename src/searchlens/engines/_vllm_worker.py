@@ -381,13 +381,14 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
 
     @staticmethod
     def gather_logprobs(logprobs: Tensor, num_logprobs: int, token_ids: Tensor) -> LogprobsTensors:
-        """Return the drawn token, then the most likely ones. Unlike vLLM's, it does not compute the token's rank."""
+        """Return the drawn token, then the most likely ones. Unlike vLLM's, it computes ranks of given tokens alone."""
         values, ids = logprobs.topk(num_logprobs, -1)
         drawn = token_ids[:, None]
+        ranks = torch.zeros_like(token_ids) if num_logprobs else (logprobs > logprobs.gather(1, drawn)).sum(-1) + 1
         return LogprobsTensors(
             torch.cat((drawn, ids), 1).int(),
             torch.cat((logprobs.gather(1, drawn), values), 1),
-            torch.zeros_like(token_ids),
+            ranks,
         )
 
     def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:

@@ -37,6 +37,10 @@ FinishReason = Literal["stop", "length"]
 """How a text has ended."""
 
 
+PLAIN = Sampling()
+"""Temperature 1 without filters: q is p."""
+
+
 class Floor(NamedTuple):
     """When a continuation is no longer wanted: as soon as its log weight is as low as ``bound``, in nats.
 
@@ -128,6 +132,24 @@ class Given:
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
+
+
+class Scored(NamedTuple):
+    """What an engine says of the tokens of a given text.
+
+    Attributes
+    ----------
+    logprobs : float32 array, shape (n,)
+        Natural log p(token) under the model's raw distribution, as in a ``Completion``; -inf for masked tokens.
+    sampling_logprobs : float32 array, shape (n,)
+        Natural log q(token) under the sampling distribution; -inf for a token that its filters drop.
+    ranks : int32 array, shape (n,)
+        1 plus the number of tokens of higher p. 0: not known (the last token of a text, on vLLM).
+    """
+
+    logprobs: npt.NDArray[np.float32]
+    sampling_logprobs: npt.NDArray[np.float32]
+    ranks: npt.NDArray[np.int32]
 
 
 class Completion(NamedTuple):
@@ -224,27 +246,27 @@ class Engine(Protocol):
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
         """Decode; return the requests that finished or failed, possibly none while others are running."""
 
-    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return natural log p of every token of given texts, under the model's raw distribution.
-
-        The same distribution as in ``Completion.logprobs``: temperature 1, no penalty, no filter. Masked tokens have
-        log p = -inf. Nothing is drawn. Only while no request is left.
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
+        """Return log p, log q and rank of every token of given texts. Nothing is drawn. Only while no request is left.
 
         Parameters
         ----------
         texts : sequence of Given
             In any order; texts with equal prompts may share its computation.
+        sampling : Sampling
+            What q is, with a temperature above 0 and without penalties. By default q is p.
 
         Returns
         -------
-        list of float32 arrays, shape (tokens of the text,)
+        list of Scored
             In the order of the texts.
 
         Raises
         ------
         InputError
             A text is empty, does not fit into ``max_model_len`` together with its prompt, or has a token id that does
-            not exist: nothing was computed then. Or, on the embedded engine, the model's logits are not numbers.
+            not exist; or the engine cannot compute q (vLLM: any that is not p): nothing was computed then. Or, on the
+            embedded engine, the model's logits are not numbers.
         RuntimeError
             Requests are waiting or running; or, on vLLM, the model's logits are not numbers.
         EngineMemoryError

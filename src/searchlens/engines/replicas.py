@@ -24,11 +24,18 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from searchlens.engines._checks import Bounds, require_idle
-from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
+from searchlens.engines.base import (
+    PLAIN,
+    Completion,
+    Engine,
+    EngineMemoryError,
+    Given,
+    Request,
+    RequestError,
+    Sampling,
+    Scored,
+)
 from searchlens.errors import InputError
 
 _PATIENCE = 60.0  # seconds that processes have to free the device
@@ -127,15 +134,15 @@ class Replicas:
                 self._remember(request.prompt, (*request.prefix, *reply.tokens[:_BEGINNING].tolist()), home)
         return finished
 
-    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``Engine.score``, each process a part; also RequestError if an engine gave up a text."""
         require_idle(not self._requests, "texts can be scored")
-        self.bounds.check_given(texts)
+        self.bounds.check_given(texts, sampling)
         count = len(self._processes)
         # Neighbours may share a prompt.
         edges = [len(texts) * place // count for place in range(count + 1)]
         parts = [list(texts[first:last]) for first, last in pairwise(edges)]
-        return [scores for part in self._ask_all("score", [(part,) for part in parts]) for scores in part]
+        return [scores for part in self._ask_all("score", [(part, sampling) for part in parts]) for scores in part]
 
     def close(self) -> None:
         """End the processes, and with them free the device."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from searchlens.engines.base import Sampling
+from searchlens.engines.base import PLAIN, Sampling
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -195,6 +195,27 @@ def draw(logits: Tensor, batch: SamplingBatch, uniforms: Tensor) -> Draw:
         batch.penalties.count(tokens)
     logprobs = (logits.gather(1, tokens[:, None]) - normaliser).squeeze(1)
     return Draw(tokens, logprobs, log_q.float(), measures, top_tokens, top_logprobs)
+
+
+def given(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tensor:
+    """Return log p, log q and rank of one given token per row, float64 of shape (3, rows); logits as for ``draw``.
+
+    The temperature is above 0, and there are no penalties, which would depend on the tokens before.
+    """
+    rows, chosen = len(tokens), tokens[:, None]
+    logit = logits.gather(1, chosen)
+    log_p = (logit - logits.logsumexp(1, keepdim=True)).squeeze(1).double()
+    rank = (logits > logit).sum(1) + 1
+    if sampling == PLAIN:
+        return torch.stack((log_p, log_p, rank.double()))
+    none: Any = ((),) * rows
+    table, nothing = parameters([sampling] * rows), np.zeros((rows, 0), np.int32)
+    batch = prepare(table, none, nothing, np.zeros(rows, np.int64), logits.shape[1], logits.device)
+    weights = weights_of(logits, batch.inverse_temperature)
+    for apply_filter in batch.filters:
+        apply_filter(weights)
+    log_q = (weights.gather(1, chosen).squeeze(1).double() / weights.sum(-1, dtype=torch.float64)).log()
+    return torch.stack((log_p, log_q, rank.double()))
 
 
 def _measures(logits: Tensor) -> Tensor:

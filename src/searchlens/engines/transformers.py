@@ -28,7 +28,7 @@ from searchlens.engines._caches import CachedPrefix, PrefixCache, RowGroup, atte
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle, require_numbers
 from searchlens.engines._prompts import Ints, Prefills, Prompts, Tokens, parts, token_index
 from searchlens.engines._rows import Queue, Rows
-from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
+from searchlens.engines.base import PLAIN, Completion, EngineMemoryError, Given, Request, Sampling, Scored
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import Adapter
 
@@ -164,17 +164,18 @@ class TransformersEngine:
         return finished + self._decode() if self._rows.alive.any() else finished
 
     @torch.inference_mode()
-    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``base.Engine`` says: similar lengths together, with prompts from the prefix cache."""
         require_idle(self._is_idle, "texts can be scored")
-        self.bounds.check_given(texts)
+        self.bounds.check_given(texts, sampling)
         lengths = [len(text.prompt) + len(text.tokens) for text in texts]
         order = sorted(range(len(texts)), key=lengths.__getitem__)
-        scores: dict[int, npt.NDArray[np.float32]] = {}
+        scores: dict[int, Scored] = {}
         try:
             with self._memory():
                 for part in parts(order, [lengths[number] for number in order], self._prefill_tokens):
-                    scores.update(zip(part, self._score([texts[number] for number in part]), strict=True))
+                    found = self._score([texts[number] for number in part], sampling)
+                    scores.update(zip(part, found, strict=True))
         finally:
             self._drop_rows()
         return [scores[number] for number in range(len(texts))]
@@ -381,8 +382,8 @@ class TransformersEngine:
 
     # ---- score
 
-    def _score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Return log p of every token of texts that fit into one forward pass.
+    def _score(self, texts: Sequence[Given], sampling: Sampling) -> list[Scored]:
+        """Score texts that fit into one forward pass.
 
         The first token follows from the last hidden state of the prompt, each later one from the token before it.
         """
@@ -390,31 +391,32 @@ class TransformersEngine:
         prompts = [text.prompt for text in texts]
         self._prefill_prompts(prompts)
         numbers = self._prompts.numbers(prompts)
-        parts = [self._log_p(self._prompts.hidden(numbers), [text.tokens[0] for text in texts])]
+        hidden, tokens = [self._prompts.hidden(numbers)], [text.tokens[0] for text in texts]
         longer = [row for row, text in enumerate(texts) if len(text.tokens) > 1]
         if longer:
             fed = [texts[row].tokens[:-1] for row in longer]
             lengths = np.array([len(tokens) for tokens in fed])
             group = RowGroup.allocate(self._model.shape, lengths, self._model.device, self._model.dtype)
             rows = np.arange(len(longer))
-            hidden = group.prefill(self._model, self._prompts, numbers[longer], rows, np.zeros_like(rows), fed)
-            parts.append(self._log_p(hidden, [token for row in longer for token in texts[row].tokens[1:]]))
-        first, *rest = parts
-        counts = np.array([len(text.tokens) - 1 for text in texts])
-        later = np.split(rest[0] if rest else first[:0], np.cumsum(counts)[:-1])
-        return [np.concatenate((first[row : row + 1], later[row])) for row in range(len(texts))]
+            hidden.append(group.prefill(self._model, self._prompts, numbers[longer], rows, np.zeros_like(rows), fed))
+            tokens += [token for row in longer for token in texts[row].tokens[1:]]
+        values = self._scored(torch.cat(hidden), tokens, sampling)
+        ends = np.cumsum([len(text.tokens) - 1 for text in texts])[:-1]
+        first, later = (each.T for each in np.split(values, [len(texts)], axis=1))
+        each_text = zip(first, np.split(later, ends), strict=True)
+        found = (np.vstack((one, rest)).T for one, rest in each_text)
+        return [Scored(p.astype(np.float32), q.astype(np.float32), rank.astype(np.int32)) for p, q, rank in found]
 
-    def _log_p(self, hidden: Tensor, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Return log p of one token after each hidden state."""
-        wanted = torch.tensor(tokens, dtype=torch.int64, device=hidden.device)[:, None]
+    def _scored(self, hidden: Tensor, tokens: Sequence[int], sampling: Sampling) -> npt.NDArray[np.float64]:
+        """Return log p, log q and rank of one token after each hidden state, shape (3, tokens)."""
+        wanted = torch.tensor(tokens, dtype=torch.int64, device=hidden.device)
         parts = []
         for begin in range(0, len(wanted), _SCORED_LOGITS):
             part = slice(begin, begin + _SCORED_LOGITS)
-            logits = self._logits(hidden[part])
-            parts.append(logits.gather(1, wanted[part]).squeeze(1) - logits.logsumexp(1))
-        log_p: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
-        require_numbers(log_p)
-        return log_p
+            parts.append(sampler.given(self._logits(hidden[part]), wanted[part], sampling))
+        values: npt.NDArray[Any] = torch.cat(parts, 1).cpu().numpy()
+        require_numbers(values)
+        return values
 
 
 @catalogue.engine("transformers", embedded=True)

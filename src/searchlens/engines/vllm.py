@@ -26,7 +26,17 @@ from searchlens import catalogue
 from searchlens.engines import _vllm_request, _vllm_start
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
 from searchlens.engines._vllm_request import LEDGER_COLUMNS, NOT_GIVEN, completion, sampling_params
-from searchlens.engines.base import Completion, Engine, EngineMemoryError, Given, Request, RequestError
+from searchlens.engines.base import (
+    PLAIN,
+    Completion,
+    Engine,
+    EngineMemoryError,
+    Given,
+    Request,
+    RequestError,
+    Sampling,
+    Scored,
+)
 from searchlens.engines.replicas import Replicas, share
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import Adapter
@@ -195,14 +205,19 @@ class VllmEngine:
         finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
         return finished + self._rejected()
 
-    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``base.Engine`` says; RequestError if vLLM gave up one, after the others were computed."""
         require_idle(not (self._queue or self._running), "texts can be scored")
-        self.bounds.check_given(texts)
+        self.bounds.check_given(texts, sampling)
+        if sampling != PLAIN:
+            raise InputError(
+                "vLLM scores texts at temperature 1 without filters alone",
+                "choose such a policy, or engine: transformers",
+            )
         for number, text in enumerate(texts):
             request, params = _vllm_request.scoring(text)
             self._enqueue(number, request, params, text.tokens[-1])
-        scores: dict[int, npt.NDArray[np.float32]] = {}
+        scores: dict[int, Scored] = {}
         failures: list[RequestError] = []
         while self._queue or self._running:
             failures += [error for _, error in self._admit()]
@@ -211,7 +226,7 @@ class VllmEngine:
                 if isinstance(done, RequestError):
                     failures.append(done)
                 else:
-                    scores[number] = _vllm_request.given_logprobs(texts[number], output, done.logprobs)
+                    scores[number] = _vllm_request.scored(texts[number], output, done.logprobs)
         if failures:
             raise failures[0]
         return [scores[number] for number in range(len(texts))]

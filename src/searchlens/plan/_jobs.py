@@ -15,6 +15,7 @@ from typing import Any
 
 from searchlens import catalogue
 from searchlens.benchmarks import prompts
+from searchlens.config.policies import Sampling
 from searchlens.errors import InputError
 from searchlens.plan import cost
 from searchlens.plan._inputs import Inputs, once
@@ -104,19 +105,39 @@ class Jobs:
     def _policy_specs(self) -> dict[str, dict[str, Any]]:
         return {name: _policy_spec(policy) for name, policy in self._policies.items()}
 
-    def plain_policy(self, benchmark: str) -> str | None:
-        """The first policy of a configured benchmark that draws at temperature 1, without filters or a search."""
+    def scored_policy(self, benchmark: str) -> str | None:
+        """The policy of a configured benchmark whose texts are scored under both sides of a pair, None if none can be.
+
+        Without ``study.likelihood.policy`` it is the first that draws at temperature 1, without filters or a search.
+        """
+        section = self.config.study.likelihood
         names = [*self.study.pool_policies(benchmark), *self.config.references]
+        if section and section.policy:
+            is_scored = section.policy in names and self._policies[section.policy].is_scored
+            return section.policy if is_scored else None
         return next((name for name in names if self._policies[name].is_plain), None)
+
+    def local(self, policy: str) -> Sampling:
+        """How a configured policy draws a token."""
+        return self._policies[policy].local
 
     def without_likelihood(self, pair: str, benchmark: str) -> str:
         """Why no texts of a pair are scored under both sides; empty if some are."""
-        if self.config.study.likelihood is None:
+        section = self.config.study.likelihood
+        if section is None:
             return "study.likelihood is null"
         for checkpoint in self.study.pairs[pair].values():
             if (source := self.study.source(checkpoint, benchmark)) != "sampled":
                 return f"no tokens of {checkpoint}: its samples are {source}"
-        return "" if self.plain_policy(benchmark) else "no policy draws at temperature 1 without filters"
+        if policy := self.scored_policy(benchmark):
+            plain = self._policies[policy].is_plain
+            alone = [
+                name for name in self.study.pairs[pair].values() if not (plain or self.study.engine(name).embedded)
+            ]
+            return f"the engine of {alone[0]} scores texts at temperature 1 without filters alone" if alone else ""
+        if section.policy:
+            return f"{section.policy} is no policy of its pool that draws each text by itself, without penalties"
+        return "no policy draws at temperature 1 without filters"
 
     @cached_property
     def likelihood_cells(self) -> tuple[tuple[str, str], ...]:

@@ -19,7 +19,7 @@ from searchlens.config.general import General
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.measures import MeasuresOptions
-from searchlens.config.model import ROLES, LikelihoodSpec
+from searchlens.config.model import ROLES, HandoverSpec, LikelihoodSpec
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.plan._grid import Grid
 from searchlens.search.policy import Policy
@@ -386,12 +386,15 @@ class Likelihood:
     draws: int
     """Option ``measures.draws``."""
     seed: int
+    grader: str
+    tokens: bool
+    handover: HandoverSpec | None
 
 
 def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
     """Parameters of scoring texts of one of ``Grid.likelihood_cells`` under both sides."""
     config, section = grid.config, grid.config.study.likelihood or LikelihoodSpec()
-    policy = grid.jobs.plain_policy(benchmark)
+    policy = grid.jobs.scored_policy(benchmark)
     assert policy is not None, "not one of likelihood_cells"
     samples = [section.samples]
     sides: dict[str, tuple[str, str]] = {}
@@ -410,6 +413,9 @@ def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
         config.landscape.confidence,
         config.measures.draws,
         config.seed,
+        grid.study.benchmark(benchmark).grader,
+        section.tokens,
+        section.handover,
     )
 
 

@@ -6,7 +6,7 @@ Searches are recorded by drawing their first runs again; the record is kept if n
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from searchlens.engines.base import EngineMemoryError, Given
+from searchlens.engines.base import EngineMemoryError, Given, Sampling
 from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError, JobError, require_known
 from searchlens.plan import Grid, JobPool, Traced
@@ -101,13 +101,14 @@ def _require_equal(stored: pl.DataFrame, drawn: pl.DataFrame, first: list[Shard]
 def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.DataFrame], threads: int) -> pl.DataFrame:
     """Draw nothing, and score the first samples of both sides under both checkpoints, one after the other.
 
-    A text is scored after the prompt of the checkpoint that scores it, as that checkpoint would have drawn it. Its stop
-    token counts; so log p of a text that ended is that of the whole text, not of its beginning. ``right`` has for each
-    side the columns ``question`` (position in the benchmark), ``sample`` and ``right`` of the cell's policy. Returns
-    ``store.columns.SCORED_TEXTS``, in the order of side, question and sample.
+    A text is scored under the cell's policy, after the prompt of the checkpoint that scores it, as that checkpoint
+    would have drawn it. Its stop token counts; so log p of a text that ended is that of the whole text, not of its
+    beginning. ``right`` has for each side the columns ``question`` (position in the benchmark), ``sample``, ``right``
+    and ``wrong_key`` of the cell's policy. Returns ``store.columns.SCORED_TEXTS`` with all lists, in the order of side,
+    question and sample, and a column ``recorded``: log p as its side recorded it while drawing.
 
-    Raises InputError if samples are missing, or a token of a text means another thing to the other checkpoint, and
-    JobError if the device is out of memory.
+    Raises InputError if samples are missing, a token of a text means another thing to the other checkpoint, or an
+    engine cannot score the policy, and JobError if the device is out of memory.
     """
     pools = {side: JobPool(checkpoint, cell.benchmark, ()) for side, (checkpoint, _) in cell.sides.items()}
     jobs = {side: Job(grid, pool, threads) for side, pool in pools.items()}
@@ -116,40 +117,64 @@ def scored_texts(grid: Grid, cell: needs.Likelihood, right: Mapping[str, pl.Data
     parts = []
     for side, (checkpoint, stream) in cell.sides.items():
         folder = grid.folder(checkpoint, cell.benchmark, stream)
-        drawn = shards.read_generation(folder, cell.samples, ["question", "sample", "tokens", "logprobs"])
+        drawn = shards.read_generation(folder, cell.samples, ["question", "sample", "tokens", "sampling_logprobs"])
         texts = drawn.rename({"question": "id"}).join(order, on="id").join(right[side], on=_KEY, how="left")
         parts.append(texts.sort(*_KEY).with_columns(side=pl.lit(side)))
     texts = pl.concat(parts)
     _check_tokens(jobs, texts["tokens"].explode().unique().drop_nulls())
-    scores = {f"logp_{side}": _scores(job, texts) for side, job in jobs.items()}
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    keys = [(question, tuple(tokens)) for question, tokens in texts.select("question", "tokens").iter_rows()]
+    place = [numbers.setdefault(key, len(numbers)) for key in keys]
+    distinct = pl.DataFrame({"text": range(len(numbers))})
+    for side, job in jobs.items():
+        distinct = distinct.with_columns(_scores(job, list(numbers), grid.jobs.local(cell.policy), side))
     scored = texts.with_columns(
-        **scores, recorded=pl.col("logprobs").list.eval(pl.element().cast(pl.Float64)).list.sum()
-    )
+        text=pl.Series(place, dtype=pl.Int64),
+        recorded=pl.col("sampling_logprobs").list.eval(pl.element().cast(pl.Float64)).list.sum(),
+    ).join(distinct, on="text", maintain_order="left")
     for side in cell.sides:
         own = scored.filter(side=side)
         per_token = (own[f"logp_{side}"] - own["recorded"]).abs() / own["tokens"].list.len()
         name = f"{cell.pair}/{cell.benchmark}"
         log.info("%s: log p of %s's own texts, scored and recorded: at most %.2g a token", name, side, per_token.max())
-    return scored.with_columns(tokens=pl.col("tokens").list.len()).select(SCORED_TEXTS.names()).cast(SCORED_TEXTS)
+    lengths = {"token_ids": pl.col("tokens"), "tokens": pl.col("tokens").list.len()}
+    return scored.with_columns(**lengths).select(*SCORED_TEXTS.names(), "recorded").cast(dict(SCORED_TEXTS))  # type: ignore[arg-type]
 
 
-def _scores(job: Job, texts: pl.DataFrame) -> pl.Series:
-    """Return log p of every text under one checkpoint; equal texts of a question are scored once."""
-    keys = [(question, tuple(tokens)) for question, tokens in texts.select("question", "tokens").iter_rows()]
-    distinct = list(dict.fromkeys(keys))
+def _scores(job: Job, texts: Sequence[tuple[int, tuple[int, ...]]], local: Sampling, side: str) -> pl.DataFrame:
+    """What one checkpoint says of distinct texts, given by question and tokens."""
     try:
-        each = job.engine.score([Given(job.prompts[question], tokens) for question, tokens in distinct])
+        each = job.engine.score([Given(job.prompts[question], tokens) for question, tokens in texts], local)
     except EngineMemoryError as error:
-        shares = engine_kind(job.spec).keys("gpu_memory_utilization")
-        lower = [f"lower checkpoints.{job.pool.checkpoint}.{key}" for key in shares]
-        raise JobError(
-            f"{job.pool.checkpoint} ran out of memory while scoring texts of {job.pool.benchmark}: {error}",
-            *(lower or ["use a device with more memory; nothing that was sampled is lost"]),
-        ) from None
+        raise out_of_memory(job, "scoring", error) from None
     finally:
         job.close()
-    totals = {key: float(np.sum(logprobs, dtype=np.float64)) for key, logprobs in zip(distinct, each, strict=True)}
-    return pl.Series([totals[key] for key in keys], dtype=pl.Float64)
+    lists = {"logps": [scored.sampling_logprobs for scored in each], "ranks": [scored.ranks for scored in each]}
+    totals = {
+        "logp": [float(np.sum(scored.sampling_logprobs, dtype=np.float64)) for scored in each],
+        "whole": [_ends(job, tokens) for _, tokens in texts],
+    }
+    return pl.DataFrame({f"{name}_{side}": values for name, values in (lists | totals).items()})
+
+
+def out_of_memory(job: Job, doing: str, error: EngineMemoryError) -> JobError:
+    """What is said if the device has too little memory for texts that are scored or continued."""
+    shares = engine_kind(job.spec).keys("gpu_memory_utilization")
+    lower = [f"lower checkpoints.{job.pool.checkpoint}.{key}" for key in shares]
+    return JobError(
+        f"{job.pool.checkpoint} ran out of memory while {doing} texts of {job.pool.benchmark}: {error}",
+        *(lower or ["use a device with more memory; nothing that was sampled is lost"]),
+    )
+
+
+def _ends(job: Job, tokens: tuple[int, ...]) -> bool:
+    """Whether a text ends where this checkpoint would have ended it, and not before."""
+    prompter, stops = job.prompter, frozenset(job.prompter.stop_ids)
+    if not stops.isdisjoint(tokens[:-1]):
+        return False
+    if prompter.template.stop_texts and (end := prompter.end(tokens, prompter.text(tokens))):
+        return end.length == len(tokens)
+    return tokens[-1] in stops or len(tokens) == job.max_tokens
 
 
 def _check_tokens(jobs: Mapping[str, Job], used: Iterable[int]) -> None:

@@ -93,6 +93,11 @@ class Policy(Stated):
         """Whether its texts are draws from the model itself: temperature 1, no filter, no penalty, no search."""
         return self.local == _NEUTRAL and self.controller == autoregressive()
 
+    @property
+    def is_scored(self) -> bool:
+        """Whether log q of a given text is known: each text is drawn at random by itself, without penalties."""
+        return self.controller == autoregressive() and self.local.temperature > 0 and not self.local.has_penalties
+
     def component(self, kind: type[Kind]) -> Kind:
         """The component of a class, such as ``policy.component(Thought).max_tokens``; a TypeError if there is none.
 

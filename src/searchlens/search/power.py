@@ -172,8 +172,7 @@ class PowerSampling(Controller):
 
     def weights_fall(self, local: Sampling) -> bool:
         """Whether no token has a weight above 0, so that the log weight of a text only falls as it grows."""
-        penalties = local.repetition_penalty, local.frequency_penalty, local.presence_penalty
-        return penalties == (1, 0, 0) and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
+        return not local.has_penalties and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
 
     def _state(self, trace: Trace) -> _State:
         """A text with what its steps look at."""

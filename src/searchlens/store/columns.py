@@ -54,13 +54,37 @@ SCORED_TEXTS = pl.Schema(
         "question": pl.UInt32(),
         "sample": pl.UInt32(),
         "side": pl.String(),
+        "text": pl.UInt32(),
         "tokens": pl.UInt32(),
         "logp_base": pl.Float64(),
         "logp_rl": pl.Float64(),
-        "right": pl.Boolean(),
+        **dict.fromkeys(("whole_base", "whole_rl", "right", "wrong_key"), pl.Boolean()),
+        **dict.fromkeys(("token_ids", "ranks_base", "ranks_rl"), pl.List(pl.Int32())),
+        **dict.fromkeys(("logps_base", "logps_rl"), pl.List(pl.Float32())),
     }
 )
-"""Texts of both sides of a pair with their natural log p under both checkpoints. ``side`` drew the text: base or rl."""
+"""Texts of both sides of a pair with their natural log p under both checkpoints. ``side`` drew the text: base or rl.
+
+``text`` numbers the distinct texts of a question. ``whole_base``, ``whole_rl``: the checkpoint would have ended there
+itself, so that the text is one of its own. ``right``: null if no verdict was reached. The lists are of all tokens, and
+null unless ``study.likelihood.tokens`` keeps them; a rank is 0 where it is not known."""
+
+BEGINNINGS = pl.Schema(
+    {
+        "question": pl.UInt32(),
+        "kind": pl.String(),
+        "sample": pl.UInt32(),
+        "unit": pl.String(),
+        "at": pl.Float64(),
+        "length": pl.UInt32(),
+        "whole": pl.Boolean(),
+        "logp_base": pl.Float64(),
+        "prefix": pl.List(pl.Int32()),
+    }
+)
+"""Beginnings of texts, which Base continues. ``kind`` and ``sample``: the text, such as ``rl_right``. ``unit`` and
+``at``: where it is cut, by fraction or tokens; ``length``: in tokens. ``whole``: it is the whole text. ``logp_base``:
+log p of the tokens of ``prefix`` under Base's policy."""
 
 HEALTH = pl.Schema(
     {

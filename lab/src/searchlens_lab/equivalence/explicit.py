@@ -16,12 +16,11 @@ import numpy.typing as npt
 import torch
 
 from searchlens.engines import sampler
-from searchlens.engines.base import Completion, Floor, Given, Request, Sampling
+from searchlens.engines.base import PLAIN, Completion, Floor, Given, Request, Sampling, Scored
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
 
 EOS = 0
-PLAIN = Sampling(1.0)
 _CPU = torch.device("cpu")
 
 
@@ -130,14 +129,14 @@ class ToyEngine:
         finished = [(request_id, completion) for (request_id, _), completion in zip(batch, completions, strict=True)]
         return sorted(finished, key=lambda entry: len(entry[1].tokens))
 
-    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
-        """Exact log p of every token of given texts."""
+    def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
+        """Log p, log q and rank of every token of given texts; log p and ranks are exact."""
         scores = []
         for text in texts:
-            known = np.array((EOS, *text.prompt, *text.tokens))
-            before, last, token = known[:-2], known[1:-1], known[2:]
-            log_p = self.model.logprobs[before, last, token]
-            scores.append(log_p[-len(text.tokens) :].astype(np.float32))
+            known = torch.tensor((EOS, *text.prompt, *text.tokens))[-len(text.tokens) - 2 :]
+            logits = self._logits[known[:-2], known[1:-1]]
+            log_p, log_q, rank = sampler.given(logits, known[2:], sampling).numpy()
+            scores.append(Scored(log_p.astype(np.float32), log_q.astype(np.float32), rank.astype(np.int32)))
         return scores
 
     def _run(self, requests: Sequence[Request]) -> list[Completion]:

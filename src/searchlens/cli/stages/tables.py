@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.analysis.health import CHAINS, DETAILS, Health, cell_health, of_pair, of_rules
-from searchlens.catalogue import MEASURE_FRAMES, loaded, titles
+from searchlens.catalogue import LIKELIHOOD_FRAMES, MEASURE_FRAMES, loaded, titles
 from searchlens.cli.stages import costs
 from searchlens.cli.stages._frames import read_points
 from searchlens.reporting.tables.graders import of_judges
-from searchlens.reporting.tables.measures import Likelihoods
+from searchlens.reporting.tables.likelihood import Likelihoods
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import save
 from searchlens.search import kinds
@@ -72,7 +72,8 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
     if not all(study.without_likelihood):
         pairs = [(cell.pair, cell.benchmark) for cell in study.pair_cells]
         frames = {
-            cell: reason or read_frame(layout.likelihood_frame(*cell, "summary"), "likelihood")
+            cell: reason
+            or {name: read_frame(layout.likelihood_frame(*cell, name), "likelihood") for name in LIKELIHOOD_FRAMES[1:]}
             for cell, reason in zip(pairs, study.without_likelihood, strict=True)
         }
         record = output.failures("tables", "likelihood.json")

@@ -302,12 +302,14 @@ def _study_errors(config: Config) -> Iterator[str]:
         for name in dict.fromkeys(repeated):
             yield f"{where}: {name!r} is there more than once"
     traced = [] if study.trace is None or isinstance(study.trace.policies, str) else study.trace.policies
+    scored = [study.likelihood.policy] if study.likelihood and study.likelihood.policy else []
     for key, names, known in (
         ("pairs", study.pairs, list(config.pairs)),
         ("benchmarks", study.benchmarks, list(config.benchmarks)),
         ("sample", sampled, list(config.benchmarks)),
         ("figures", drawn, cells),
         ("trace.policies", traced, list(config.policies)),
+        ("likelihood.policy", scored, list(config.policies)),
     ):
         yield from _unknown(f"study.{key}", names, known)
     if study.sample != "all" and study.recorded_counts is None:
