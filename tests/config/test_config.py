@@ -20,12 +20,13 @@ from searchlens.boptr.cohort import read_plan
 from searchlens.config import check
 from searchlens.config.boptr import Anchor, Beta, BoptrOptions
 from searchlens.config.check.load import Files
-from searchlens.config.check.schema import README, Node, content, readme_text, resolve, sections
+from searchlens.config.check.schema import Node, content, resolve
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.search import components
 from searchlens.search.policy import ROLES, from_spec, parse
+from searchlens_lab.config_page import README, readme_text, sections
 from searchlens_lab.equivalence.plan import EquivalenceOptions
 
 ROOT = Path(__file__).parents[2]
