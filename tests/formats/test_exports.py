@@ -68,15 +68,6 @@ def test_every_eval_ever_names_its_lines_by_their_place_in_the_data_store(study:
         assert details["total_rows"] in (6, 24)
 
 
-def test_lm_eval_holds_all_texts_and_the_verdict_of_the_first(study: Study, tmp_path: Path) -> None:
-    export(study, "lm-eval", tmp_path / "out", [POLICY])
-    drawn = samples("lm_eval", tmp_path / "out/toy-base")
-    assert sorted((s.document.id, s.sample, s.text) for s in drawn) == [row[:3] for row in stored(study, "toy-base")]
-    first = {row[0]: float(row[3]) for row in stored(study, "toy-base") if row[1] == 0}
-    assert {s.document.id: s.document_verdicts["exact_match,none"].value for s in drawn} == first
-    assert drawn[0].stream.asked["temperature"] == 1.0
-
-
 @pytest.mark.parametrize("to", ["jsonl", "parquet", "csv"])
 def test_rows_are_those_of_our_own_format(study: Study, tmp_path: Path, to: str) -> None:
     path = next(path for path in export(study, to, tmp_path / "out", [POLICY]) if "toy-rl" in path.parts)

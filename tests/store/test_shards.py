@@ -68,7 +68,7 @@ def pages(path: Path, name: str) -> int:
 
 
 def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
-    """A reader of ranges fetches the pages of one question. Both ways of writing, and all rows come back."""
+    """A reader of ranges fetches the pages of one question, and all rows come back."""
     count = 4_000
     frame = pl.DataFrame(
         {
@@ -80,16 +80,15 @@ def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
         },
         schema=shards.SAMPLES,
     )
-    shards.write_parquet(frame, tmp_path / "whole", {})
-    with shards._writer(tmp_path / "pieces", {}) as writer:
+    path = tmp_path / "pieces"
+    with shards._writer(path, {}) as writer:
         for start in range(0, count, 1_000):
             writer.write_table(frame[start : start + 1_000].to_arrow().cast(writer.schema))
-    for name in ("whole", "pieces"):
-        assert pl.read_parquet(tmp_path / name).equals(frame)
-        columns = pq.read_metadata(tmp_path / name).row_group(0)
-        for i in range(columns.num_columns):
-            assert columns.column(i).has_offset_index
-        assert pages(tmp_path / name, "text") >= 4
+    assert pl.read_parquet(path).equals(frame)
+    columns = pq.read_metadata(path).row_group(0)
+    for i in range(columns.num_columns):
+        assert columns.column(i).has_offset_index
+    assert pages(path, "text") >= 4
 
 
 def other_byte(content: bytes) -> bytes:
@@ -282,6 +281,12 @@ def test_what_lies_there_stays_if_it_is_whole_and_is_put_away_otherwise(tmp_path
         assert target.with_suffix(".json.unreadable").exists() == had_one
 
 
+def rewrite(samples: pl.DataFrame, path: Path, metadata: dict[str, str]) -> None:
+    """Rows as a shard has them, with any metadata."""
+    with shards._writer(path, metadata) as writer:
+        writer.write_table(samples.to_arrow().cast(writer.schema))
+
+
 def described(shard: shards.Shard) -> shards.Shard:
     """The shard, with a sidecar that fits its file."""
     stat = shard.path.stat()
@@ -294,7 +299,7 @@ def described(shard: shards.Shard) -> shards.Shard:
 def rewritten(shard: shards.Shard, **metadata: str) -> shards.Shard:
     """The shard, written again with other metadata."""
     known = pl.read_parquet_metadata(shard.path)
-    shards.write_parquet(pl.read_parquet(shard.path), shard.path, {**known, **metadata})
+    rewrite(pl.read_parquet(shard.path), shard.path, {**known, **metadata})
     return described(shard)
 
 
@@ -402,9 +407,9 @@ def test_what_is_no_whole_shard_gets_no_sidecar(grid: Grid, publish: Publish, ha
     if harm == "a column of another type":
         samples.with_columns(pl.col("n_tokens").cast(pl.Int64)).write_parquet(shard.path, metadata=known)
     elif harm == "another generation":
-        shards.write_parquet(samples, shard.path, {**known, "searchlens.generation": "other"})
+        rewrite(samples, shard.path, {**known, "searchlens.generation": "other"})
     else:
-        shards.write_parquet(pl.concat([samples[1:], samples[1:2]]), shard.path, known)
+        rewrite(pl.concat([samples[1:], samples[1:2]]), shard.path, known)
     shard.path.with_suffix(".json").unlink()
     assert [path.name for path in shards.repair(grid.layout, shard.path.parent, {})] == [shard.path.name]
     assert uncovered(shards_of(shard.path.parent), 4) == [(0, 4)]

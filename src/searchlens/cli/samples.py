@@ -172,7 +172,7 @@ def _import(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.importing import Request, import_samples
     from searchlens.formats.reading import Choices
 
-    given, wishes = vars(args), _log_wishes(args, "requests", "right", "custom_id", "logprobs")
+    given, wishes = vars(args), _log_wishes(args, "requests", "right", "logprobs")
     same = {name: given[name] for name in ("role", "base", "rl", "policy", "ids", "failed")}
     choices = Choices(**same, tasks=tuple(args.task), wishes=wishes)
     same = {name: given[name] for name in ("pair", "benchmark", "grader", "subset")}
@@ -335,7 +335,6 @@ def _add_imports(command: Commands) -> None:
     sub.flag("--yes", "import in spite of what was found")
     _log_options(sub)
     sub.text("--requests", "FILE", "what was asked (batch output)")
-    sub.text("--custom-id", "PATTERN", "such as {question}#{sample} (batch output)")
     sub.text("--right", "CONDITION", "such as 'acc == 1' (rollouts of training)")
     sub.choice("--logprobs", "log-probabilities are those of the raw model (batch output)", "raw")
     sub = command("imports", _imports, "list imported samples, or take some back", "-C mine --remove mine/math500")

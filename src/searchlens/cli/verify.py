@@ -81,10 +81,7 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     report.notes += [f"{path} has no sidecar: {again}" for path in killed]
     for path in layout.trace_files():
         report.traces += 1
-        if path.with_suffix(".json").exists():
-            harmed += _add(report, path, _trace(layout, path))
-        else:
-            report.notes.append(f"{path} has no sidecar: its job was killed; `searchlens trace` records again")
+        harmed += _add(report, path, _trace(layout, path))
     for path in layout.latest_manifests():
         report.manifests += 1
         content = listed(path)

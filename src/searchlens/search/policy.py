@@ -168,7 +168,7 @@ def _local_limits() -> dict[str, list[tuple[str, float]]]:
             (name, bound)
             for limit in hints[item.name].__metadata__
             for name in _SIGNS
-            if (bound := getattr(limit, name)) is not None
+            if (bound := getattr(limit, name, None)) is not None
         ]
         for item in fields(Sampling)
     }

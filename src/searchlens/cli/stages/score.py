@@ -141,7 +141,8 @@ def score(
     write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     spent = provenance.spent(sidecar for _, sidecar in costs.sidecars(cell.samples, layout))
-    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=vars(grader))
+    streams = {name: each[:2] for each in _streams(cell, manifests) for name in each.policies}
+    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=vars(grader), streams=streams)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
     health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)

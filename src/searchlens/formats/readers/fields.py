@@ -235,7 +235,11 @@ class InFolders:
     def fits(self, path: Path) -> bool:
         """Whether a file is of the format."""
         row = first_object(path)
-        return row is not None and all(key in row for key in self.keys)
+        return row is not None and self.is_row(row)
+
+    def is_row(self, row: Mapping[str, Any]) -> bool:
+        """Whether the first row of a file of lines is of this format."""
+        return all(key in row for key in self.keys)
 
 
 def plain_name(path: Path) -> str:

@@ -45,11 +45,8 @@ class NemoSkillsReader(InFolders):
 
     name = _NAME.pattern
 
-    def fits(self, path: Path) -> bool:
+    def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether the lines have generations, or verdicts on them."""
-        row = lines.first_object(path)
-        if row is None:
-            return False
         if "generation" in row or "_full_generation" in row:
             return any(key in row for key in _QUESTION)
         return "predicted_answer" in row and ("symbolic_correct" in row or "judgement" in row)

@@ -62,10 +62,9 @@ class LimitOfRlvrReader(InFolders):
     name = r".+_seed\d+_t.+\.jsonl"
     keys = ("code", "pred", "gt")
 
-    def fits(self, path: Path) -> bool:
+    def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether the lines have lists of texts."""
-        row = lines.first_object(path)
-        return super().fits(path) and row is not None and isinstance(row["code"], list)
+        return super().is_row(row) and isinstance(row["code"], list)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples, seed by seed; refuses a line whose lists have different lengths."""
