@@ -560,8 +560,8 @@ def test_damage_is_found_and_what_is_unused_goes(searched: Raw, make_grid: Make,
     assert not verify(grid.layout.results).damaged
 
     searched["policies"]["chain"] = {**CHAIN, "scheduler": {"name": "blocks", "blocks": 2, "steps": 3}}
-    assert prune.unused(make_grid(searched)).traces == [path.parent]
-    assert prune.unused(grid).traces == []
+    assert prune.unused(make_grid(searched))["trace folder"] == [path.parent]
+    assert prune.unused(grid)["trace folder"] == []
 
     shards_, moved = set_cell_aside(grid, *CELL, "chain")
     assert len(shards_) == 1 and not path.exists()

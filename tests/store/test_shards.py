@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +155,9 @@ def test_prune_lists_what_no_configuration_names(
         publish(before, *CELL, generation)
     raw["pools"]["three"].remove("temp_0.5")
     after = make_grid(raw)
-    (gone,) = unused(after).generations
+    (gone,) = unused(after)["generation folder"]
     assert gone.name == before.jobs.generations(*CELL)[0].id
-    assert unused(before).generations == []
+    assert unused(before)["generation folder"] == []
 
 
 def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
@@ -167,7 +168,7 @@ def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
     for path in (old, young):
         path.touch()
     os.utime(old, (1, 1))
-    assert unused(grid).temporary == [old]
+    assert unused(grid)["temporary file"] == [old]
 
 
 def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:
@@ -187,11 +188,11 @@ def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:
             os.utime(path, (1, 1))
         (running / "0.parquet").touch()
         left = sorted([scored, spilled, derived, page])
-        assert unused(grid).paths() == left
+        assert list(chain(*unused(grid).values())) == left
         files.remove(left)
         assert sorted(output.parent.iterdir()) == [running]
         os.utime(running / "0.parquet", (1, 1))
-        assert unused(grid).paths() == [running]
+        assert list(chain(*unused(grid).values())) == [running]
     assert not page.exists() and not list(grid.layout.generations.iterdir())
 
 

@@ -69,6 +69,11 @@ class Wishes:
 DOUBTFUL = 0.95
 """Share of samples on which two graders agree; their disagreement is named unless it is surely at least that."""
 
+DEMO = Path(__file__).parent / "demo_logs"
+HARNESSES = {"lm_eval": "lm-evaluation-harness", "inspect": "Inspect"}
+"""Sample logs, which come with the package (demo_logs/README.md): folder to the harness that wrote them; the first is
+compared."""
+
 UNLIKELY = 50
 """Characters of a text from which on two samples are hardly equal by chance."""
 
@@ -246,6 +251,17 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
         tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
         is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
         return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
+
+
+def sample_logs(harness: str = next(iter(HARNESSES))) -> tuple[Path, Path]:
+    """Folders of sample logs of Base and of RL."""
+    return DEMO / harness / "base", DEMO / harness / "rl"
+
+
+def demo() -> LogComparison:
+    """What is found in the sample logs, as ``searchlens compare --demo`` shows it: a toy pair on toy questions."""
+    base, rl = sample_logs()
+    return compare_logs([base], [rl])
 
 
 def _gated(names: Iterable[str]) -> str:

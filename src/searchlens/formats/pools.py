@@ -355,27 +355,21 @@ class Pool:
         tally = self.tally
         whole = tally.count - tally.ends["failed"]
         has_tokens, has_logprobs = 0 < whole <= tally.with_tokens, 0 < whole <= tally.with_logprobs
+        absent = [] if has_tokens else ["tokens"]
+        absent += [] if has_logprobs else ["logprobs", "mean_logprob"]
         unknown = pl.lit(None)
         for part in self._parts():
             failed = pl.col("finish") == "failed"
             score = pl.when(failed).then(float("-inf")).otherwise("mean_logprob") if has_logprobs else unknown
             n_tokens = pl.col("n_tokens").fill_null(0) if has_tokens else unknown
-            yield part.select(
-                "question",
-                "sample",
-                pl.col("sample").alias("run"),
+            counts = {"n_tokens": n_tokens, "generated": n_tokens, "requests": pl.lit(1)}
+            given = part.with_columns(
                 pl.col("text").fill_null(""),
-                "tokens" if has_tokens else unknown.alias("tokens"),
-                "logprobs" if has_logprobs else unknown.alias("logprobs"),
-                unknown.alias("sampling_logprobs"),
-                n_tokens.alias("n_tokens"),
-                "mean_logprob" if has_logprobs else unknown.alias("mean_logprob"),
-                score.alias("score"),
                 pl.when(pl.col("finish") != "unknown").then("finish").alias("finish"),
-                n_tokens.alias("generated"),
-                pl.lit(1).alias("requests"),
-                "details",
-            ).cast(SAMPLES)
+                *(unknown.alias(name) for name in ("sampling_logprobs", *absent)),
+                **{"run": pl.col("sample"), "score": score, **counts},
+            )
+            yield given.select(SAMPLES.names()).cast(SAMPLES)
 
     def recorded(self) -> Iterator[pl.DataFrame]:
         """The recorded verdicts in pieces (columns of ``RECORDED``), ordered like the samples."""
