@@ -69,10 +69,10 @@ def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFra
     return read_frame(path, "score", f"delete {scores}, with which it is made; `searchlens run` makes both again")
 
 
-def write_checked(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
+def write_checked(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str], *, is_indexed: bool = False) -> None:
     """Write Parquet whose pages have checksums, for ``read_unvouched``: no hash elsewhere vouches for the file.
 
-    Pages are small, so that a reader of byte ranges need not fetch them all; there are no statistics of columns.
+    Pages are small; with an index of them, which has no checksum, a reader of byte ranges need not fetch them all.
     """
     pq.write_table(
         frame.to_arrow().replace_schema_metadata(dict(metadata)),
@@ -81,6 +81,8 @@ def write_checked(frame: pl.DataFrame, path: Path, metadata: Mapping[str, str]) 
         compression_level=3,
         write_statistics=False,
         data_page_size=65_536,
+        write_batch_size=64,  # after so many values it looks whether the page is full
+        write_page_index=is_indexed,
         write_page_checksum=True,
     )
 

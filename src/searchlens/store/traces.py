@@ -25,7 +25,7 @@ VERSION = "1"
 def write(rows: pl.DataFrame, path: Path) -> None:
     """Write rows; of the columns of ``TRACES`` and in their order."""
     content = rows.select(TRACES.names()).cast(TRACES)  # type: ignore[arg-type]  # a schema is a mapping
-    write_checked(content, path, {"searchlens.trace": VERSION})
+    write_checked(content, path, {"searchlens.trace": VERSION}, is_indexed=True)
 
 
 def publish(folder: Path, start: int, stop: int, rows: pl.DataFrame) -> Path:

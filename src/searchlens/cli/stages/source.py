@@ -120,8 +120,12 @@ def _depends_on(path: Path) -> set[Path]:
 
 @cache
 def _read(path: Path) -> _Source:
-    text = files.read_bytes(PACKAGE / path).decode()
-    if path.suffix == ".py":
+    return _said(files.read_bytes(PACKAGE / path).decode(), path.suffix)
+
+
+@cache
+def _said(text: str, suffix: str) -> _Source:
+    if suffix == ".py":
         text = _WORDS.sub(lambda found: "" if found["words"] else found[0], text)
     meaning = digest([line for line in text.splitlines() if line.strip()], 16)
     text = _TYPES.sub("", text)
