@@ -198,7 +198,7 @@ def test_a_study_folder_that_is_not_there_is_refused(folder: Path, capsys: Said)
         (
             ["sample-size", "pipe", "--gap", "1", "--models", "3", "--questions", "4"],
             "",
-            "cannot read pipe: it is a named pipe",
+            "pipe: must be a folder of landscapes, found a file",
         ),
     ],
 )
