@@ -174,7 +174,7 @@ format: $(INSTALLED) ## format everything
 	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
 
 schema: $(INSTALLED) ## generate config/README.md from the typed configuration, and docs/glossary.md
-	.venv/bin/python -c "from searchlens.config.check.schema import README, readme_text; README.write_text(readme_text())"
+	.venv/bin/python -m searchlens_lab.config_page
 	.venv/bin/python lab/glossary.py
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)

@@ -82,8 +82,6 @@ def documents() -> Iterator[Input]:
         yield Input(
             "documents", f"scores {what}, landscape", arguments, {"s.parquet": content}, ("s.parquet", "s.json")
         )
-        power = ("sample-size", "c.parquet", "--gap", "1", "--models", "3", "--questions", "9")
-        yield Input("documents", f"contributions {what}, power", power, {"c.parquet": content}, ("c.parquet", "anchor"))
         convert = ("convert", "m.gguf", "out")
         yield Input("documents", f"model {what}, convert", convert, {"m.gguf": content}, ("m.gguf",))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from searchlens.api.study import open_study as open  # noqa: A004, F401
     from searchlens.comparison.arrays import Comparison as Comparison
     from searchlens.comparison.arrays import compare as compare
-    from searchlens.comparison.demo import demo as demo
     from searchlens.comparison.logs import LogComparison as LogComparison
+    from searchlens.comparison.logs import demo as demo
     from searchlens.errors import InputError as InputError
 
 __version__ = "0.1.0"
@@ -30,7 +30,7 @@ _PUBLIC = {
     "InputError": ("errors", "InputError"),
     "Study": ("api.study", "Study"),
     "compare": ("comparison.arrays", "compare"),
-    "demo": ("comparison.demo", "demo"),
+    "demo": ("comparison.logs", "demo"),
     "open": ("api.study", "open_study"),
 }
 """Public name to the module that has it, imported when it is used, and its name there: planning needs none of them."""

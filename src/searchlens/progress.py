@@ -54,15 +54,6 @@ class Progress:
             self._logged = now
             seconds = self._time_left.see(now, self.left)
             left = "?" if seconds is None else tqdm.format_interval(seconds)
-            bar = tqdm.format_meter(
-                self.done,
-                self.total,
-                now - self.started,
-                ncols=100,
-                unit=f" {self.unit}",
-                unit_scale=True,
-                prefix=self.label,
-                ascii=" =",
-                bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<" + left + ", {rate_fmt}]",
-            )
-            log.info("%s%s", bar, f"  {note}" if note else "")
+            took = now - self.started
+            counts = f"{self.done:,} of {self.total:,} {self.unit}, {self.done / max(took, 1e-9):,.1f}/s"
+            log.info("%s: %s [%s<%s]  %s", self.label, counts, tqdm.format_interval(took), left, note)

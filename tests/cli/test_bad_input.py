@@ -191,6 +191,11 @@ def test_a_study_folder_that_is_not_there_is_refused(folder: Path, capsys: Said)
         ),
         (["plan", "--snapshot", "pipe"], "", "cannot read pipe: it is a named pipe"),
         ([part.replace("mine", "pipe") for part in samples(pair="p")], "", "cannot read pipe: it is a named pipe"),
+        (
+            ["sample-size", "pipe", "--gap", "1", "--models", "3", "--questions", "4"],
+            "",
+            "pipe: must be a folder of landscapes, found a file",
+        ),
     ],
 )
 def test_a_named_pipe_is_not_waited_for(

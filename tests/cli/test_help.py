@@ -177,8 +177,8 @@ def test_a_fresh_folder_is_asked_for_its_checkpoints_first(new: Path, capsys: Sa
         (
             ["sample-size", "no", "--gap", "1", "--models", "3", "--questions", "4"],
             2,
-            "no: No such file or directory\n",
-            "docs/",
+            "no: must be a folder of landscapes, found nothing\n",
+            "",
         ),
         (["-C", "mine", "record", "--output", "x"], 1, "nothing was recorded", "`searchlens -C mine run`"),
     ],

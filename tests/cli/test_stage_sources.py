@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pickle
@@ -16,7 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from conftest import Make, Patch, Raw
+from conftest import Make, Raw
 from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import catalogue
 from searchlens.cli.stages import source
@@ -39,6 +40,7 @@ from test_likelihood import study as pair_study
 
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "src/searchlens"
+ROOT = TESTS.parent
 STAGES = (
     *("score", "agreement", "landscape", "recovery", "measures", "figures", "overview", "tables"),
     *("boptr", "transfer", "equivalence", "likelihood", "explorer", "report"),
@@ -61,7 +63,7 @@ def changed_stages():
 texts = {{path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}}
 for path, text in texts.items():
     said = re.sub(r'^((?:    )*r?\\"{{3}})(?=[A-Z])', r"\\1Edited. ", text, flags=re.MULTILINE)
-    path.write_text("# edited\\n\\n" + said + "\\n\\n'A string that stands alone.'  # edited\\n")
+    path.write_text("# edited\\n\\n" + said + "\\n\\n# edited\\n")
 by_words = changed_stages()
 changed = {{}}
 for path, text in texts.items():
@@ -108,58 +110,19 @@ def test_code_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other_and_w
     assert changed["search/mcts.py"] == ["equivalence"]
 
 
-def test_a_file_means_what_python_runs() -> None:
-    told = """
-class Options:
-    depth: int = 1
-    'How deep.'
-
-    def read(self):
-        'Read it.'
-        return self.depth  # now
-"""
-    silent = "class Options:\n    depth: int = (1)\n    def read(self): return self.depth"
-    assert source._parsed(told.encode()).meaning == source._parsed(silent.encode()).meaning
-    others = ("depth: int = 2", "depth: float = 1", "depth: int = 1; 3", "width: int = 1")
-    meanings = {source._parsed(told.replace("depth: int = 1", other).encode()).meaning for other in others}
-    assert len(meanings | {source._parsed(told.encode()).meaning}) == 5
-
-
-def kept_hash(kept: Path) -> str:
-    """The hash of a stage in a planner that starts now."""
-    source._known.clear()
-    source._hash.cache_clear()
-    source._read.cache_clear()
-    return source.stage_source("measures", kept)
-
-
-def test_what_contents_say_is_kept_for_the_next_planner(tmp_path: Path, monkeypatch: Patch) -> None:
-    kept = Layout(tmp_path / "results").sources
-    expected = kept_hash(kept)
-    assert not list(tmp_path.iterdir()), "a dry run makes no folder of results"
-    (tmp_path / "results").mkdir()
-    assert kept_hash(kept) == expected
-    content, inode = kept.read_text(), kept.stat().st_ino
-    with monkeypatch.context() as patched:
-        patched.setattr(source, "_parsed", None)  # nothing is parsed again
-        assert kept_hash(kept) == expected
-    assert kept.stat().st_ino == inode, "nor written again"
-    for damaged in ("", content[: len(content) // 2], "[1]", "{}", '{"a": 1}', '{"a": ["b"]}', "null", "\xff"):
-        kept.write_bytes(damaged.encode("latin-1"))
-        assert kept_hash(kept) == expected, damaged
-        assert json.loads(kept.read_text()) == json.loads(content), "it is written anew"
-
-
-def test_a_folder_that_is_read_only_keeps_nothing(tmp_path: Path, monkeypatch: Patch) -> None:
-    kept = Layout(tmp_path).sources
-    expected = kept_hash(kept)
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    kept.unlink()
-    monkeypatch.setattr(os, "open", refuse)
-    assert kept_hash(kept) == expected and not kept.exists()
+def test_what_is_read_of_a_file_is_what_python_reads() -> None:
+    """Texts that stand alone are left out, of every file, and nothing else."""
+    for path in [*PACKAGE.rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")]:
+        text = path.read_text()
+        alone = {
+            (node.lineno, node.end_lineno)
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        }
+        found = [each for each in source._WORDS.finditer(text) if (each["words"] or "#").lstrip()[0] != "#"]
+        lines = [text.count("\n", 0, each.start()) + 1 for each in found]
+        ends = [line + each[0].count("\n") for line, each in zip(lines, found, strict=True)]
+        assert set(zip(lines, ends, strict=True)) == alone, path
 
 
 MINE = """

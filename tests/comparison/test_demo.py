@@ -11,7 +11,7 @@ import pytest
 import searchlens
 from searchlens.cli.main import main
 from searchlens.comparison import compare_logs
-from searchlens.comparison.demo import HARNESSES, LOGS, sample_logs
+from searchlens.comparison.logs import DEMO, HARNESSES, sample_logs
 
 Said = pytest.CaptureFixture[str]
 
@@ -57,7 +57,7 @@ def test_each_log_has_both_sides_and_says_that_it_is_a_toy(harness: str) -> None
 
 
 def test_the_logs_are_small() -> None:
-    assert sum(path.stat().st_size for path in LOGS.rglob("*") if path.is_file()) < 250_000
+    assert sum(path.stat().st_size for path in DEMO.rglob("*") if path.is_file()) < 250_000
 
 
 @pytest.mark.parametrize("given", [[], ["logs"], ["--against", "logs"], ["logs", "--against", "logs", "--demo"]])

@@ -17,12 +17,13 @@ from searchlens.boptr.cohort import read_plan
 from searchlens.config import check
 from searchlens.config.boptr import Anchor, Beta, BoptrOptions
 from searchlens.config.check.load import Files
-from searchlens.config.check.schema import README, Node, content, readme_text, resolve, sections
+from searchlens.config.check.schema import Node, content, resolve
 from searchlens.config.landscape import LandscapeOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.errors import InputError
 from searchlens.search import components
 from searchlens.search.policy import ROLES, from_spec, parse
+from searchlens_lab.config_page import README, readme_text, sections
 from searchlens_lab.equivalence.plan import EquivalenceOptions
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +93,6 @@ def test_the_generated_page_agrees_with_the_typed_configuration() -> None:
         ("boptr/anchor/pair", "micro-1b", "@: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
         ("boptr/anchor/benchmark", "meth", "@: 'meth' is unknown; did you mean 'math'?"),
         ("boptr/q_beta", {"gqpa": 0.6}, "@: 'gqpa' is unknown; did you mean 'gpqa'?"),
-        ("benchmarks/aime/extension", [32, 48], "must go on doubling from the last of budgets: [32, 64]"),
         ("pairs/micro-1m/rl", "micro-1m-base", "pairs.micro-1m: base and rl are both 'micro-1m-base'"),
         ("pairs/micro-1m/rltrain", "math", "@: 'math' has role fitted"),
         (
@@ -234,7 +234,7 @@ def test_every_part_of_a_study_can_be_read_at_other_budgets(raw: Raw, overlay: s
 def test_entries_that_a_study_leaves_out_need_not_fit_it_but_are_spelt_right(raw: Raw) -> None:
     """Their budgets, templates, lengths and batches are not compared; their names and types are."""
     raw["study"] = {"pairs": ["micro-1m"], "benchmarks": ["math"]}
-    raw["benchmarks"]["aime"] |= {"extension": [64], "deeper": {"greedy": 2}}
+    raw["benchmarks"]["aime"] |= {"deeper": {"greedy": 2}}
     raw["pairs"]["other"] = {"base": "other", "rl": "micro-1m-rl", "batches": {"1": {"base": "micro-1m-rl"}}}
     raw["checkpoints"]["other"] = {"path": "other", "template": "plain", "context": 8}
     check.validate(raw)

@@ -201,10 +201,12 @@ def test_an_import_that_breaks_off_leaves_nothing(grid: Grid, tmp_path: Path, mo
 
 def test_prune_finds_what_a_killed_import_left(grid: Grid, tmp_path: Path) -> None:
     (record,) = import_samples(grid, [write(tmp_path, rows())], request()).records
-    assert not prune.unused(Grid(grid.config, grid.root)).generations, "an import of another study is not unused"
+    assert not prune.unused(Grid(grid.config, grid.root))["generation folder"], (
+        "an import of another study is not unused"
+    )
     grid.layout.import_record("own", "theirs", "base", "mine").unlink()
     orphan = grid.layout.generation("theirs-base", "own", record.id)
-    assert prune.unused(Grid(grid.config, grid.root)).generations == [orphan]
+    assert prune.unused(Grid(grid.config, grid.root))["generation folder"] == [orphan]
 
 
 def test_removing_an_import_leaves_the_others(grid: Grid, tmp_path: Path) -> None:

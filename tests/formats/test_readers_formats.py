@@ -200,16 +200,10 @@ def test_failures_retries_and_refusals_of_a_batch(tmp_path: Path) -> None:
     assert any("has no answer" in note for note in notes)
 
 
-def test_a_batch_needs_its_requests_or_a_pattern_of_ids(tmp_path: Path) -> None:
+def test_a_batch_needs_its_requests(tmp_path: Path) -> None:
     out = written(tmp_path / "out.jsonl", [reply("sum-1#3", "A")])
     with pytest.raises(InputError, match="prompts and sampling parameters are in the file of requests"):
         read("batch", out)
-    (sample,) = samples("batch", out, custom_id="{question}#{sample}")
-    assert (sample.document.id, sample.sample, sample.stream.model) == ("sum-1", 3, "m-1")
-    with pytest.raises(InputError, match="does not fit the pattern"):
-        read("batch", out, custom_id="{question}/{sample}")
-    with pytest.raises(InputError, match=r"allowed: a pattern with \{question\} and \{sample\}"):
-        read("batch", out, custom_id="{question}")
     asked = written(tmp_path / "in.jsonl", [chat("another")])
     with pytest.raises(InputError, match=r"out\.jsonl:1: custom_id 'sum-1#3' is not in the file of requests"):
         read("batch", out, requests=str(asked))
@@ -480,7 +474,6 @@ LINES: dict[str, tuple[str, list[Any], dict[str, str]]] = {
     "limit_of_rlvr": ("test_cot_-1_seed0_t0.6_s0_e-1.jsonl", [solved(0, "x"), solved(1, "y")], {}),
     "every_eval_ever": ("u_samples.jsonl", [ever("a", "x"), ever("b", "y")], {}),
     "evalscope": ("predictions/m/sums_main.jsonl", [scoped(0, "x"), scoped(1, "y")], {}),
-    "batch": ("out.jsonl", [reply("a#0", "x"), reply("b#0", "y")], {"custom_id": "{question}#{sample}"}),
 }
 
 

@@ -73,7 +73,6 @@ def test_what_decides_the_tokens_decides_the_id(raw: Raw, make_grid: Make, where
         (("landscape", "ties"), "fractional"),
         (("checkpoints", "toy-base", "seed"), 42),
         (("benchmarks", "sums", "regime"), "math"),
-        (("benchmarks", "sums", "extension"), [8, 16]),
         (("pairs", "toy", "group"), "new"),
         (("boptr", "draws"), 200),
     ],
@@ -266,13 +265,8 @@ def test_a_pair_with_a_training_split_of_its_own_is_not_asked_the_others(raw: Ra
 
 
 def test_budgets_beyond_b_reach_as_far_as_the_deepest_policy(raw: Raw, make_grid: Make) -> None:
-    raw["benchmarks"]["sums"]["extension"] = [8, 16]
-    assert make_grid(raw).study.read_budgets("sums") == [1, 2, 4, 8, 16]
-    del raw["benchmarks"]["sums"]["extension"]
     raw["benchmarks"]["sums"]["deeper"] = {"temp_0.5": 17}
     assert make_grid(raw).study.read_budgets("sums") == [1, 2, 4, 8, 16]
-    raw["benchmarks"]["sums"]["extension"] = []
-    assert make_grid(raw).study.read_budgets("sums") == [1, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_what_a_name_refers_to_is_not_pruned(sampled: Raw, make_grid: Make) -> N
     swapped = renamed(renamed(sampled, **{"toy-base": "x", "toy-rl": "toy-base"}), x="toy-rl")
     assert to_make(make_grid(swapped)) == {"toy-rl/sums": 0, "toy-base/sums": 4}
     found = unused(make_grid(swapped))
-    assert not found.generations and not found.traces and len(found.manifests) == 1
+    assert not found["generation folder"] and not found["trace folder"] and len(found["manifest"]) == 1
 
 
 def test_samples_that_are_drawn_again_are_not_taken_from_the_name_before(sampled: Raw, make_grid: Make) -> None:

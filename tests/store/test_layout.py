@@ -39,7 +39,7 @@ def written() -> set[str]:
         *(at.figure(*PAIR, "<name>", suffix) for suffix in FIGURES),
         *(at.boptr_figure("<name>", suffix) for suffix in FIGURES),
         *(at.table("<name>", suffix) for suffix in TABLES),
-        *(at.report, at.explorer, at.headline, at.hashes / "<key>", at.sources, at.failures("<job>", "*.json")),
+        *(at.report, at.explorer, at.headline, at.hashes / "<key>", at.failures("<job>", "*.json")),
     ]
     return {str(path.relative_to("results")) for path in paths}
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def pages(path: Path, name: str) -> int:
 
 
 def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
-    """A reader of ranges fetches the pages of one question. Both ways of writing, and all rows come back."""
+    """A reader of ranges fetches the pages of one question, and all rows come back."""
     count = 4_000
     frame = pl.DataFrame(
         {
@@ -65,16 +66,15 @@ def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
         },
         schema=shards.SAMPLES,
     )
-    shards.write_parquet(frame, tmp_path / "whole", {})
-    with shards._writer(tmp_path / "pieces", {}) as writer:
+    path = tmp_path / "pieces"
+    with shards._writer(path, {}) as writer:
         for start in range(0, count, 1_000):
             writer.write_table(frame[start : start + 1_000].to_arrow().cast(writer.schema))
-    for name in ("whole", "pieces"):
-        assert pl.read_parquet(tmp_path / name).equals(frame)
-        columns = pq.read_metadata(tmp_path / name).row_group(0)
-        for i in range(columns.num_columns):
-            assert columns.column(i).has_offset_index
-        assert pages(tmp_path / name, "text") >= 4
+    assert pl.read_parquet(path).equals(frame)
+    columns = pq.read_metadata(path).row_group(0)
+    for i in range(columns.num_columns):
+        assert columns.column(i).has_offset_index
+    assert pages(path, "text") >= 4
 
 
 def other_byte(content: bytes) -> bytes:
@@ -107,9 +107,9 @@ def test_prune_lists_what_no_configuration_names(raw: Raw, make_grid: Make, publ
         publish(before, *CELL, generation)
     raw["pools"]["three"].remove("temp_0.5")
     after = make_grid(raw)
-    (gone,) = unused(after).generations
+    (gone,) = unused(after)["generation folder"]
     assert gone.name == before.jobs.generations(*CELL)[0].id
-    assert unused(before).generations == []
+    assert unused(before)["generation folder"] == []
 
 
 def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
@@ -120,7 +120,7 @@ def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
     for path in (old, young):
         path.touch()
     os.utime(old, (1, 1))
-    assert unused(grid).temporary == [old]
+    assert unused(grid)["temporary file"] == [old]
 
 
 def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:
@@ -140,11 +140,11 @@ def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:
             os.utime(path, (1, 1))
         (running / "0.parquet").touch()
         left = sorted([scored, spilled, derived, page])
-        assert unused(grid).paths() == left
+        assert list(chain(*unused(grid).values())) == left
         files.remove(left)
         assert sorted(output.parent.iterdir()) == [running]
         os.utime(running / "0.parquet", (1, 1))
-        assert unused(grid).paths() == [running]
+        assert list(chain(*unused(grid).values())) == [running]
     assert not page.exists() and not list(grid.layout.generations.iterdir())
 
 
@@ -234,6 +234,12 @@ def test_what_lies_there_stays_if_it_is_whole_and_is_put_away_otherwise(tmp_path
         assert target.with_suffix(".json.unreadable").exists() == had_one
 
 
+def rewrite(samples: pl.DataFrame, path: Path, metadata: dict[str, str]) -> None:
+    """Rows as a shard has them, with any metadata."""
+    with shards._writer(path, metadata) as writer:
+        writer.write_table(samples.to_arrow().cast(writer.schema))
+
+
 def described(shard: shards.Shard) -> shards.Shard:
     """The shard, with a sidecar that fits its file."""
     stat = shard.path.stat()
@@ -246,7 +252,7 @@ def described(shard: shards.Shard) -> shards.Shard:
 def rewritten(shard: shards.Shard, **metadata: str) -> shards.Shard:
     """The shard, written again with other metadata."""
     known = pl.read_parquet_metadata(shard.path)
-    shards.write_parquet(pl.read_parquet(shard.path), shard.path, {**known, **metadata})
+    rewrite(pl.read_parquet(shard.path), shard.path, {**known, **metadata})
     return described(shard)
 
 
@@ -354,9 +360,9 @@ def test_what_is_no_whole_shard_gets_no_sidecar(grid: Grid, publish: Publish, ha
     if harm == "a column of another type":
         samples.with_columns(pl.col("n_tokens").cast(pl.Int64)).write_parquet(shard.path, metadata=known)
     elif harm == "another generation":
-        shards.write_parquet(samples, shard.path, {**known, "searchlens.generation": "other"})
+        rewrite(samples, shard.path, {**known, "searchlens.generation": "other"})
     else:
-        shards.write_parquet(pl.concat([samples[1:], samples[1:2]]), shard.path, known)
+        rewrite(pl.concat([samples[1:], samples[1:2]]), shard.path, known)
     shard.path.with_suffix(".json").unlink()
     assert [path.name for path in shards.repair(grid.layout, shard.path.parent, {})] == [shard.path.name]
     assert uncovered(shards_of(shard.path.parent), 4) == [(0, 4)]

@@ -134,7 +134,7 @@ def tracked(stage, get_needs):
 
     def get_hash(wildcards):
         tries = [tried] if (tried := provenance.tried(OUT.failures(stage, *wildcards))) else []
-        return digest([stage_source(stage, OUT.sources), needs.hash_of(get_needs(wildcards)), *tries], 16)
+        return digest([stage_source(stage), needs.hash_of(get_needs(wildcards)), *tries], 16)
 
     return get_hash
 

@@ -78,28 +78,30 @@ class Place:
         """File of the graded samples."""
         return self.layout.scores(self.checkpoint, self.benchmark)
 
+    @property
+    def signature(self) -> Mapping[str, Any]:
+        """What the grading said of itself; empty if it said nothing."""
+        path = self.scores.with_suffix(".json")
+        return read_json(path) if path.exists() else {}  # type: ignore[no-any-return]
 
-def streams(place: Place) -> dict[str, list[Stream]]:
-    """Streams of a cell by policy, the newest first: more than one if the study was changed and sampled again."""
-    found: dict[str, dict[str, int]] = {}
+
+def streams(place: Place) -> dict[str, Stream]:
+    """The stream of each policy that was graded; of a policy without scores, the newest."""
+    found: dict[str, Stream] = {}
     for entry in _entries(place):
         for policy in entry["policies"]:
-            ids = found.setdefault(policy, {})
-            ids[entry["id"]] = max(entry["samples"], ids.get(entry["id"], 0))
+            key, count = found.setdefault(policy, (entry["id"], 0))
+            found[policy] = key, max(count, entry["samples"] if key == entry["id"] else 0)
     for policy, key, count in place.imports:
-        found.setdefault(policy, {})[key] = count
-    return {policy: list(ids.items()) for policy, ids in found.items()}
+        found.setdefault(policy, (key, count))
+    graded = {policy: (key, count) for policy, (key, count) in place.signature.get("streams", {}).items()}
+    return found | {policy: stream for policy, stream in graded.items() if place.folder(stream[0]).exists()}
 
 
 def files(place: Place) -> dict[str, list[Shard]]:
     """The shards by policy that the scores are of, in order, each with samples that those before it have not."""
-    graded: pl.DataFrame | None = None
     found: dict[str, list[Shard]] = {}
-    for policy, candidates in streams(place).items():
-        if len(candidates) > 1 and graded is None and place.scores.exists():
-            graded = read_frame(place.scores, "score")
-        verdicts = None if graded is None else graded.filter(pl.col("policy") == policy)
-        key, count = _stream(place, candidates, verdicts) if len(candidates) > 1 else candidates[0]
+    for policy, (key, count) in streams(place).items():
         found[policy], reached = [], 0
         for shard in shards_of(place.folder(key)):
             if shard.start <= reached < min(shard.stop, count) and shard.path.exists() and not shard.flaw:
@@ -148,13 +150,12 @@ def read(
 def _of_policy(
     place: Place,
     policy: str,
-    candidates: Sequence[Stream],
+    stream: Stream,
     question: int | str | Sequence[int | str] | None,
     graded: pl.DataFrame | None,
     tokens: bool,
 ) -> pl.DataFrame:
     verdicts = None if graded is None else graded.filter(pl.col("policy") == policy)
-    stream = _stream(place, candidates, verdicts)
     ids = question_ids(place, stream[0])
     asked = None if question is None else _chosen(question, ids, place)
     columns = ("question", "sample", "run", "text", "n_tokens", "score", "finish", "logprobs")
@@ -198,30 +199,10 @@ def _recorded_answers(place: Place) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _stream(place: Place, candidates: Sequence[Stream], verdicts: pl.DataFrame | None) -> Stream:
-    """The stream that was graded; without scores, the newest."""
-    there = [stream for stream in candidates if shards_of(place.folder(stream[0]))]
-    if not there:
-        where = place.folder(candidates[0][0])
-        raise InputError(f"{where} has no samples", "of a copy, copy `generations`, too; or `searchlens run`")
-    if verdicts is None or not verdicts.height:
-        return there[0]
-    return next((stream for stream in there if len(there) == 1 or _agrees(place, stream, verdicts)), there[0])
-
-
-def _agrees(place: Place, stream: Stream, verdicts: pl.DataFrame) -> bool:
-    """Whether the lengths of all graded samples are those of a stream."""
-    ids = question_ids(place, stream[0])
-    rows = shards.read_generation(place.folder(stream[0]), stream[1], ("question", "sample", "n_tokens"))
-    position = pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32)
-    texts = rows.select(position, "sample", "n_tokens")
-    joined = verdicts.join(texts, on=["question", "sample"], how="left")
-    return bool((joined["tokens"] == joined["n_tokens"]).all()) and joined["n_tokens"].null_count() == 0
-
-
 def question_ids(place: Place, generation_id: str) -> list[str]:
     """Ids of the questions of a stream in the order of the benchmark, which is that of its shards."""
-    there = shards_of(place.folder(generation_id))
+    if not (there := shards_of(folder := place.folder(generation_id))):
+        raise InputError(f"{folder} has no samples", "of a copy, copy `generations`, too; or `searchlens run`")
     first = next((shard for shard in there if shard.path.exists() and not shard.flaw), there[0])
     return shards.read(first, generation_id, ["question"])["question"].unique(maintain_order=True).to_list()
 
@@ -243,9 +224,7 @@ def _with_answers(rows: pl.DataFrame, place: Place) -> pl.DataFrame:
     """
     if is_recorded(place.grader):
         return rows.join(_recorded_answers(place), on=["policy", "id", "sample"], how="left")
-    signature = place.scores.with_suffix(".json")
-    entries: Mapping[str, object] = read_json(signature) if signature.exists() else {}
-    judge = Judge.of(entries, place.grader).name
+    judge = Judge.of(place.signature, place.grader).name
     if judge not in catalogue.declared("grader"):
         return rows.with_columns(answer=pl.lit(None, pl.String))
     extract = grading.grader(judge).extract

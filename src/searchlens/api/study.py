@@ -413,8 +413,7 @@ class Study:
 
         The id is a hash of everything that decides the tokens, so that equal ids have equal samples.
         """
-        found = stored.streams(self._place(checkpoint, benchmark))
-        return {policy: candidates[0] for policy, candidates in found.items()}
+        return stored.streams(self._place(checkpoint, benchmark))
 
     def shards(self, checkpoint: str, benchmark: str) -> dict[str, list[Shard]]:
         """Policy to the files of its samples that the scores are of, in order; empty for a recorded cell.

@@ -16,7 +16,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 from scipy.stats import nct, norm, t
 
 from searchlens.analysis.uncertainty import Floats
@@ -26,15 +25,11 @@ from searchlens.boptr.rule import Reason, Rule, attempt
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError, counted, require_known
-from searchlens.store import files
-from searchlens.store.frames import DAMAGED
 
 Free = Literal["models", "questions", "seeds"]
 Contributions = Mapping[tuple[str, str], Floats]
 """(model, benchmark) to each question's part in the difference of two errors, shape (questions, seeds)."""
 
-_DESCRIBED = "docs/power.md describes the file"
-COLUMNS = ("model", "benchmark", "question", "seed", "difference")
 LARGEST = 4096
 """Largest factor by which a design is enlarged; what needs more is reported as not enough."""
 _NODES = 40
@@ -168,21 +163,19 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
     return np.asarray(100 * (signs * gaps).mean(axis=0))
 
 
-def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
+def row_contributions(rule: Rule, first: Row, second: Row) -> Contributions:
     """Each question's part in the error of one row, minus its part in that of another, by the first of their pools.
 
-    The rule is on the sample view. The rows are of ``rows.ROWS``: a curve is a sum of others there (``Curve.terms``).
-    Returns ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
+    The rule is on the sample view. A row that predicts a curve has such parts if the curve is a sum of others
+    (``Curve.terms``). The cells are those of fitted models and benchmarks in which both rows are defined; each has one
+    seed.
     """
-    frames = []
+    found = {}
     for model, benchmark in itertools.product(rule.plan.fitted_models, rule.plan.with_role("fitted")):
-        parts = [_row_contribution(rule, row, model, benchmark) for row in (first, second)]
-        if parts[0] is None or parts[1] is None:
-            continue
-        difference = (parts[0] - parts[1])[:, 0]
-        cell = {"model": model, "benchmark": benchmark, "question": np.arange(len(difference)), "seed": 0}
-        frames.append(pl.DataFrame({**cell, "difference": difference}))
-    return pl.concat(frames) if frames else pl.DataFrame({name: [] for name in COLUMNS})
+        ours, theirs = (_row_contribution(rule, row, model, benchmark) for row in (first, second))
+        if ours is not None and theirs is not None:
+            found[model, benchmark] = ours - theirs
+    return found
 
 
 def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Floats | None:
@@ -231,40 +224,12 @@ def landscape_contributions(
         require_known(name, row_by_key, "row")
     rule = Rule(sample_view(read_cohort(folder, plan, estimator=options.estimator)), options)
     contributions = row_contributions(rule, row_by_key[first], row_by_key[second])
-    if contributions.is_empty():
+    if not contributions:
         raise InputError(
             f"{folder} has no cell in which both {first} and {second} predict question by question",
             "sample and score both sides of a pair on a benchmark with the role fitted, or name other rows",
         )
-    return _cells(contributions)
-
-
-def read_contributions(path: Path) -> Contributions:
-    """Read contributions from Parquet with ``COLUMNS``; InputError if a cell lacks a seed of a question."""
-    try:
-        frame = pl.read_parquet(files.read_bytes(path))
-    except (*DAMAGED, FileNotFoundError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', '') or error}", _DESCRIBED) from None
-    missing = [name for name in COLUMNS if name not in frame.columns]
-    if missing:
-        raise InputError(f"{path} has no columns {', '.join(missing)}", _DESCRIBED)
-    if frame.is_empty():
-        raise InputError(f"{path} has no rows", _DESCRIBED)
-    for (model, benchmark), cell in frame.group_by("model", "benchmark"):
-        seeds, questions = cell["seed"].n_unique(), cell["question"].n_unique()
-        if seeds * questions != len(cell):
-            sizes = f"{counted(questions, 'question')} x {counted(seeds, 'seed')}"
-            raise InputError(f"{path}: {model}/{benchmark} has {len(cell)} rows, not {sizes}", _DESCRIBED)
-    return _cells(frame)
-
-
-def _cells(frame: pl.DataFrame) -> Contributions:
-    """Contributions from a frame with ``COLUMNS``."""
-    in_order = frame.sort(*COLUMNS[:4]).with_columns(pl.col("difference").cast(pl.Float64))
-    return {
-        (str(model), str(benchmark)): cell["difference"].to_numpy().reshape(-1, cell["seed"].n_unique())
-        for (model, benchmark), cell in in_order.group_by("model", "benchmark", maintain_order=True)
-    }
+    return contributions
 
 
 def estimate_components(contributions: Contributions) -> Components:

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def _all_tasks(found: Sequence[LogComparison], width: int) -> str:
 
 def _sides(args: argparse.Namespace) -> tuple[list[Path], list[Path]]:
     """The files of Base and RL: those that are named, or the sample logs."""
-    from searchlens.comparison import demo
+    from searchlens.comparison.logs import HARNESSES, sample_logs
 
     if bool(args.base) != bool(args.against) or bool(args.base) == args.demo:
         raise InputError(
@@ -95,10 +96,10 @@ def _sides(args: argparse.Namespace) -> tuple[list[Path], list[Path]]:
     if not args.demo:
         return [Path(path) for path in args.base], [Path(path) for path in args.against]
     say("A toy pair of a million parameters on 60 toy questions of our own. The logs, by harness:", sys.stderr)
-    for harness, title in demo.HARNESSES.items():
-        paths = " --against ".join(shlex.quote(str(path)) for path in demo.sample_logs(harness))
+    for harness, title in HARNESSES.items():
+        paths = " --against ".join(shlex.quote(str(path)) for path in sample_logs(harness))
         say(f"{title}: searchlens compare {paths}", sys.stderr)
-    base, rl = demo.sample_logs()
+    base, rl = sample_logs()
     return [base], [rl]
 
 
@@ -172,7 +173,7 @@ def _import(args: argparse.Namespace) -> None:
     from searchlens.cli.stages.importing import Request, import_samples
     from searchlens.formats.reading import Choices
 
-    given, wishes = vars(args), _log_wishes(args, "requests", "right", "custom_id", "logprobs")
+    given, wishes = vars(args), _log_wishes(args, "requests", "right", "logprobs")
     same = {name: given[name] for name in ("role", "base", "rl", "policy", "ids", "failed")}
     choices = Choices(**same, tasks=tuple(args.task), wishes=wishes)
     same = {name: given[name] for name in ("pair", "benchmark", "grader", "subset")}
@@ -272,15 +273,13 @@ def _prune(args: argparse.Namespace) -> None:
     from searchlens.store import files
 
     found = unused(grid_of(args))
-    for path in found.paths():
+    paths = list(chain(*found.values()))
+    for path in paths:
         say(path)
     if args.delete:
-        files.remove(found.paths())
-    verb = "deleted" if args.delete else "would be deleted (add --delete)"
-    say(
-        f"{counted(len(found.generations), 'generation folder')}, {counted(len(found.traces), 'trace folder')},"
-        f" {counted(len(found.manifests), 'manifest')} and {counted(len(found.temporary), 'temporary file')} {verb}"
-    )
+        files.remove(paths)
+    *first, last = (counted(len(each), kind) for kind, each in found.items())
+    say(f"{', '.join(first)} and {last} {'deleted' if args.delete else 'would be deleted (add --delete)'}")
 
 
 def add_to(command: Commands) -> None:
@@ -335,7 +334,6 @@ def _add_imports(command: Commands) -> None:
     sub.flag("--yes", "import in spite of what was found")
     _log_options(sub)
     sub.text("--requests", "FILE", "what was asked (batch output)")
-    sub.text("--custom-id", "PATTERN", "such as {question}#{sample} (batch output)")
     sub.text("--right", "CONDITION", "such as 'acc == 1' (rollouts of training)")
     sub.choice("--logprobs", "log-probabilities are those of the raw model (batch output)", "raw")
     sub = command("imports", _imports, "list imported samples, or take some back", "-C mine --remove mine/math500")

@@ -179,11 +179,8 @@ def _power(args: argparse.Namespace) -> None:
     components = sample_size.TYPICAL
     if args.folder:
         source = Path(args.folder)
-        if source.is_dir():
-            plan, options, _ = cohort_of_folder(args, source)
-            contributions = sample_size.landscape_contributions(source, plan, options, *args.rows)
-        else:
-            contributions = sample_size.read_contributions(source)
+        plan, options, _ = cohort_of_folder(args, source)
+        contributions = sample_size.landscape_contributions(source, plan, options, *args.rows)
         components = sample_size.estimate_components(contributions)
     names = ("question_sd", "sample_sd", "model_sd", "shared")
     changes = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
@@ -263,7 +260,7 @@ def add_to(command: Commands) -> None:
 
 def _add_power(command: Commands) -> None:
     sub = command("sample-size", _power, "say how large a study must be", "--gap 1.5 --models 7 --questions 500 60")
-    sub.text("folder", "FOLDER", "landscapes of a study, or a file of contributions (docs/power.md)", nargs="?")
+    sub.text("folder", "FOLDER", "landscapes of a study (docs/power.md)", nargs="?")
     text = "difference of the mean errors of two ways to predict RL's curve, percentage points"
     sub.text("--gap", "X", text, type=float, required=True)
     sub.text("--models", "N", "number of models", type=int, required=True)

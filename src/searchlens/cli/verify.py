@@ -81,10 +81,7 @@ def verify(results: Path, *, repair: bool = False, study: Grid | None = None) ->
     report.notes += [f"{path} has no sidecar: {again}" for path in killed]
     for path in layout.trace_files():
         report.traces += 1
-        if path.with_suffix(".json").exists():
-            harmed += _add(report, path, _trace(layout, path))
-        else:
-            report.notes.append(f"{path} has no sidecar: its job was killed; `searchlens trace` records again")
+        harmed += _add(report, path, _trace(layout, path))
     for path in layout.latest_manifests():
         report.manifests += 1
         content = listed(path)
@@ -188,25 +185,11 @@ ABANDONED_SECONDS = 24 * 3600.0
 """Age after which a temporary file or folder counts as abandoned: longer than any job needs to write one file."""
 
 
-@dataclass(frozen=True)
-class Unused:
-    """What a study no longer uses."""
+def unused(grid: Grid) -> dict[str, list[Path]]:
+    """All in the cells of a study, and no others, that it no longer uses; InputError if an id cannot be computed.
 
-    generations: list[Path]
-    """Folders of samples."""
-    traces: list[Path]
-    """Folders of records of searches."""
-    manifests: list[Path]
-    temporary: list[Path]
-    """Files that killed jobs were writing, and folders in which they put something together."""
-
-    def paths(self) -> list[Path]:
-        """All of them; manifests first, so that none is left that names what is gone."""
-        return [*self.manifests, *self.generations, *self.traces, *self.temporary]
-
-
-def unused(grid: Grid) -> Unused:
-    """All in the cells of a study, and no others, that it no longer uses; InputError if an id cannot be computed."""
+    Manifests are first, so that none is left that names what is gone.
+    """
     if missing := grid.placeholders():
         raise InputError(
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
@@ -220,13 +203,13 @@ def unused(grid: Grid) -> Unused:
         for pattern in (layout.generation, layout.traces)
     )
     current = {path for cell in cells for path in grid.manifests(*cell)}  # not those that a later fill round replaced
-    return Unused(
+    return {
+        "manifest": [path for path in layout.manifests() if path.parts[-3:-1] in cells and path not in current],
         # Also imported samples of other cells, because no record names them.
-        [folder for folder in samples if folder.parts[-3:-1] in cells or _was_imported(folder)],
-        [folder for folder in traces if folder.parts[-3:-1] in cells],
-        [path for path in layout.manifests() if path.parts[-3:-1] in cells and path not in current],
-        [path for path in layout.temporary() if _age(path) > ABANDONED_SECONDS],
-    )
+        "generation folder": [each for each in samples if each.parts[-3:-1] in cells or _was_imported(each)],
+        "trace folder": [folder for folder in traces if folder.parts[-3:-1] in cells],
+        "temporary file": [path for path in layout.temporary() if _age(path) > ABANDONED_SECONDS],
+    }
 
 
 def _was_imported(folder: Path) -> bool:

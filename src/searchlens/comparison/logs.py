@@ -69,6 +69,11 @@ class Wishes:
 DOUBTFUL = 0.95
 """Share of samples on which two graders agree; their disagreement is named unless it is surely at least that."""
 
+DEMO = Path(__file__).parent / "demo_logs"
+HARNESSES = {"lm_eval": "lm-evaluation-harness", "inspect": "Inspect"}
+"""Sample logs, which come with the package (demo_logs/README.md): folder to the harness that wrote them; the first is
+compared."""
+
 UNLIKELY = 50
 """Characters of a text from which on two samples are hardly equal by chance."""
 
@@ -83,7 +88,7 @@ class SideFound:
     """As the log names it; empty if it does not."""
     policies: tuple[str, ...]
     """As the log says them; the first is compared one to one."""
-    unstated: tuple[str, ...]
+    not_stated: tuple[str, ...]
     """Parameters of the first policy that the log does not give."""
     format: str
     """Name of the reader."""
@@ -91,8 +96,8 @@ class SideFound:
     questions: int
     samples: int
     """``files``, ``questions``, ``samples``: files, questions in them, and samples of each question."""
-    tokens: float | None
-    """Mean of a sample; None if unknown."""
+    mean_tokens: float | None
+    """Of a sample; None if unknown."""
     health: Health
     """Of the samples of the common questions."""
     counts: Mapping[str, Any]
@@ -102,18 +107,9 @@ class SideFound:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain types."""
-        return {
-            "model": self.model,
-            "policies": list(self.policies),
-            "not_stated": list(self.unstated),
-            "format": self.format,
-            "files": self.files,
-            "questions": self.questions,
-            "samples": self.samples,
-            "mean_tokens": self.tokens,
-            "health": {"level": self.health.level, "reason": self.health.reason, **self.counts},
-            "notes": list(self.notes),
-        }
+        health = {"level": self.health.level, "reason": self.health.reason, **self.counts}
+        named = {key: value for key, value in vars(self).items() if key not in ("title", "counts")} | {"health": health}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in named.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,10 +156,7 @@ class LogComparison:
             "matched": {
                 "questions": len(self.common),
                 **{f"by_{how}": number for how, number in self.common.how.items()},
-                "only_base": list(self.common.only_base),
-                "only_rl": list(self.common.only_rl),
-                "other_golds": list(self.common.other_golds),
-                "reworded": list(self.common.reworded),
+                **{key: list(getattr(self.common, key)) for key in ("only_base", "only_rl", "other_golds", "reworded")},
                 "ids": [question.id for question in self.common.base],
             },
             "graders": self.agreeing.to_dicts(),
@@ -250,7 +243,6 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
                     wishes.questions,
                     grader,
                     choices,
-                    folder=lambda: Path(tempfile.mkdtemp(dir=place)),
                     quotes=not withheld,
                     needs_golds=False,
                 )
@@ -259,6 +251,17 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
         tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
         is_floor = any(known.regime == "floor" for known in _known([*tasks, *(file.name for file in files)]))
         return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks), is_floor=is_floor)
+
+
+def sample_logs(harness: str = next(iter(HARNESSES))) -> tuple[Path, Path]:
+    """Folders of sample logs of Base and of RL."""
+    return DEMO / harness / "base", DEMO / harness / "rl"
+
+
+def demo() -> LogComparison:
+    """What is found in the sample logs, as ``searchlens compare --demo`` shows it: a toy pair on toy questions."""
+    base, rl = sample_logs()
+    return compare_logs([base], [rl])
 
 
 def _gated(names: Iterable[str]) -> str:
@@ -374,12 +377,12 @@ def _side(side: Side, scores: pl.DataFrame) -> SideFound:
         title=side.title,
         model=pool.stream.model,
         policies=tuple(side.pools),
-        unstated=pool.proposal.unstated,
+        not_stated=pool.proposal.unstated,
         format=side.reading.format,
         files=len(side.reading.files),
         questions=len(side.reading.questions),
         samples=pool.samples,
-        tokens=mean_tokens(scores),
+        mean_tokens=mean_tokens(scores),
         health=judge(counts),
         counts=counts.row(0, named=True),
         notes=(*side.reading.notes, *([left_out[pool.failed]] if pool.failed else [])),

@@ -192,8 +192,8 @@ def remarks(found: LogComparison) -> Iterator[str]:
     """What was left out or chosen, one line each."""
     yield from found.notes
     for side in found.sides:
-        if side.unstated:
-            yield f"{side.title}: the log does not state {', '.join(side.unstated)}"
+        if side.not_stated:
+            yield f"{side.title}: the log does not state {', '.join(side.not_stated)}"
         yield from (f"{side.title}: {note}" for note in side.notes)
     if found.withheld:
         yield f"no text is quoted: {found.withheld}"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from searchlens.config.limits import Bounds, Confidence, Draws, Exponent, Seed, Small, Strict
+from searchlens.config.limits import Confidence, Draws, Exponent, Limit, Seed, Small, Strict
 
 Regime = Literal["math", "nonmath", "floor"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
@@ -71,7 +71,7 @@ class BoptrOptions(Strict):
     """Seed of everything random in BOPTR."""
     confidence: Confidence = 0.95
     """Nominal coverage of all intervals. A difference is shown over models if p is at most 1 minus this."""
-    reselect: Annotated[int, Bounds(ge=0, le=100_000)] = 10_000
+    reselect: Annotated[int, Limit(ge=0, le=100_000)] = 10_000
     """Number of the draws in which every path is also chosen again, for intervals that include this choice and for
     errors corrected for it; 0: none."""
 

@@ -10,7 +10,6 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,54 +17,35 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from searchlens import errors
 
 
-class _Limit:
-    """What a value must be besides its type, in the words of pydantic's core schemas."""
+class Limit:
+    """What a value must be besides its type, in the words of pydantic: ``ge``, ``gt``, ``le``, ``lt``, ``pattern`` or
+    ``min_length``.
+    """
+
+    def __init__(self, **words: float | str) -> None:
+        vars(self).update(words)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
-        return {**handler(source), **{key: value for key, value in vars(self).items() if value is not None}}
+        return {**handler(source), **vars(self)}
 
 
-@dataclass(frozen=True)
-class Bounds(_Limit):
-    """Limits of a number: greater or less than, and or equal."""
-
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
-
-
-@dataclass(frozen=True)
-class Pattern(_Limit):
-    """Regular expression of a text."""
-
-    pattern: str
-
-
-@dataclass(frozen=True)
-class Length(_Limit):
-    """Smallest number of items."""
-
-    min_length: int
-
-
-Name = Annotated[str, Pattern(f"^{errors.NAME}$")]
-Sha256 = Annotated[str, Pattern(r"^[0-9a-f]{64}$")]
-Repository = Annotated[str, Pattern(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Positive = Annotated[int, Bounds(ge=1, le=10_000_000)]
-Natural = Annotated[int, Bounds(ge=0, le=10_000_000)]
-Small = Annotated[int, Bounds(ge=1, le=10_000)]
+Name = Annotated[str, Limit(pattern=f"^{errors.NAME}$")]
+Sha256 = Annotated[str, Limit(pattern=r"^[0-9a-f]{64}$")]
+Repository = Annotated[str, Limit(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Positive = Annotated[int, Limit(ge=1, le=10_000_000)]
+Natural = Annotated[int, Limit(ge=0, le=10_000_000)]
+Small = Annotated[int, Limit(ge=1, le=10_000)]
 """Such as layers, GPUs, or repetitions of which each takes time."""
-Seed = Annotated[int, Bounds(ge=0, le=2**63 - 1)]
-Draws = Annotated[int, Bounds(ge=100, le=100_000)]
-Proportion = Annotated[float, Bounds(ge=0, le=1)]
-Confidence = Annotated[float, Bounds(gt=0, lt=1)]
-Nonnegative = Annotated[float, Bounds(ge=0, le=1e6)]
-Exponent = Annotated[float, Bounds(ge=0, le=10)]
-Quantity = Annotated[float, Bounds(ge=0.001, le=1e15)]
+Seed = Annotated[int, Limit(ge=0, le=2**63 - 1)]
+Draws = Annotated[int, Limit(ge=100, le=100_000)]
+Proportion = Annotated[float, Limit(ge=0, le=1)]
+Confidence = Annotated[float, Limit(gt=0, lt=1)]
+Nonnegative = Annotated[float, Limit(ge=0, le=1e6)]
+Exponent = Annotated[float, Limit(ge=0, le=10)]
+Quantity = Annotated[float, Limit(ge=0.001, le=1e15)]
 """Something above 0 that is counted or measured, such as parameters, tokens per second or minutes."""
 
-Tokens = Annotated[float, Bounds(ge=0.001, le=10_000_000)]
+Tokens = Annotated[float, Limit(ge=0.001, le=10_000_000)]
 
 QInstructions = Literal["first_sample", "verdict_majority"]
 """Which votes count as equal where no answer can be extracted: used in grading, set in section ``landscape``."""

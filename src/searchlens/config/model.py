@@ -12,19 +12,7 @@ from searchlens.config.addons import addons
 from searchlens.config.boptr import BoptrOptions, Group, Regime
 from searchlens.config.health import HealthOptions
 from searchlens.config.landscape import LandscapeOptions
-from searchlens.config.limits import (
-    Bounds,
-    Name,
-    Nonnegative,
-    Pattern,
-    Positive,
-    Proportion,
-    Quantity,
-    Seed,
-    Strict,
-    Tokens,
-    record,
-)
+from searchlens.config.limits import Limit, Name, Positive, Proportion, Quantity, Seed, Strict, Tokens, record
 from searchlens.config.measures import MeasuresOptions
 from searchlens.config.policies import PolicySpec
 from searchlens.config.recovery import RecoveryOptions
@@ -41,7 +29,7 @@ class HandoverSpec(Strict):
     """Of each question and kind of text, the first of the stream; all of them if there are fewer."""
     continuations: Positive = 8
     """Of each beginning."""
-    fractions: tuple[Annotated[float, Bounds(gt=0, lt=1)], ...] = (0.125, 0.25, 0.5, 0.75)
+    fractions: tuple[Annotated[float, Limit(gt=0, lt=1)], ...] = (0.125, 0.25, 0.5, 0.75)
     """Beginnings by their share of the text."""
     tokens: tuple[Positive, ...] = (1, 2, 4, 8, 16, 32)
     """Beginnings by their tokens; a shorter text is its own beginning."""
@@ -91,9 +79,9 @@ class StudySpec(Strict):
     imports: Literal["named", "all", "none"] = "named"
     """Imported samples (docs/import.md) that belong to the study. named: those whose pair or benchmark is listed above;
     all: everything in the results folder; none: nothing."""
-    figures: tuple[Annotated[str, Pattern(r"^[^/]+/[^/]+$")], ...] | Literal["all"] = "all"
+    figures: tuple[Annotated[str, Limit(pattern=r"^[^/]+/[^/]+$")], ...] | Literal["all"] = "all"
     """``<pair>/<benchmark>`` of the cells with figures of their own; tables and overview figures show all cells."""
-    agreement: Annotated[int, Bounds(ge=0, le=1_000_000)] = 200
+    agreement: Annotated[int, Limit(ge=0, le=1_000_000)] = 200
     """Graded samples of each cell with a mathematical grader that math-verify alone judges, too, chosen at random
     (table ``grader_agreement``); 0: none."""
     likelihood: LikelihoodSpec | None = None
@@ -168,10 +156,10 @@ class EfficiencySpec(Strict):
 
     gpu: GpuName
     """The GPU that it was measured on."""
-    share: Annotated[float, Bounds(ge=0.001, le=1)]
+    share: Annotated[float, Limit(ge=0.001, le=1)]
     """Tokens per second over the limit of that GPU for that model (``searchlens.plan.cost``), where the GPU and not
     its host decided."""
-    searches: Annotated[float, Bounds(ge=0.001, le=1)] | None = None
+    searches: Annotated[float, Limit(ge=0.001, le=1)] | None = None
     """The same share for searches. null: that of other samples."""
     host_us: Quantity | None = None
     """Microseconds that the host of one engine needs for a token: none draws faster, however small its model; several
@@ -192,7 +180,7 @@ class CostSpec(Strict):
     """Where ``tokens_per_sample`` comes from; printed with every estimate."""
     tokens_per_thought: Tokens | None = None
     """Mean tokens of a thought, for searches over thoughts; null: half of the limit that a policy sets for one."""
-    distinct_thoughts: Annotated[float, Bounds(ge=0, le=1)] = 1.0
+    distinct_thoughts: Annotated[float, Limit(ge=0, le=1)] = 1.0
     """Probability that a further thought after the same path is a new one: near 1 for paragraphs, 0.3 for the short
     lines of the micro zoo, of which there are few."""
     prompt_tokens: Tokens = 150.0
@@ -230,7 +218,7 @@ class Config(Strict):
     """Largest number of policies per generation job; each job starts the engine once."""
     chunk_samples: Positive = 4096
     """Samples per chunk; a killed job resumes after its last finished chunk."""
-    grace_seconds: Nonnegative = 20.0
+    grace_seconds: Annotated[float, Limit(ge=0, le=1e6)] = 20.0
     """Time that a job has to finish its chunks after SIGTERM or SIGUSR1. It must be shorter than the time from the
     signal to the kill, such as Slurm's KillWait of 30 seconds."""
     failed_share: Proportion = 0.01

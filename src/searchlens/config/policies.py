@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from searchlens.config.limits import Bounds, Natural, Strict
+from searchlens.config.limits import Limit, Natural, Strict
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling(Strict):
     """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used."""
 
-    temperature: Annotated[float, Bounds(ge=0, le=100)] = 1.0
+    temperature: Annotated[float, Limit(ge=0, le=100)] = 1.0
     """0 is greedy. Otherwise at least 0.01, because vLLM raises a lower one to that."""
-    top_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
+    top_p: Annotated[float, Limit(gt=0, le=1)] = 1.0
     """1 keeps everything."""
     top_k: Natural = 0
     """0 keeps everything."""
-    min_p: Annotated[float, Bounds(ge=0, lt=1)] = 0.0
+    min_p: Annotated[float, Limit(ge=0, lt=1)] = 0.0
     """0 keeps everything."""
-    typical_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
+    typical_p: Annotated[float, Limit(gt=0, le=1)] = 1.0
     """1 keeps everything."""
-    repetition_penalty: Annotated[float, Bounds(ge=0.01, le=100)] = 1.0
+    repetition_penalty: Annotated[float, Limit(ge=0.01, le=100)] = 1.0
     """1 is none. Positive logits of seen tokens are divided by it, negative ones multiplied."""
-    frequency_penalty: Annotated[float, Bounds(ge=-2, le=2)] = 0.0
+    frequency_penalty: Annotated[float, Limit(ge=-2, le=2)] = 0.0
     """0 is none. Subtracted for each occurrence of a generated token."""
-    presence_penalty: Annotated[float, Bounds(ge=-2, le=2)] = 0.0
+    presence_penalty: Annotated[float, Limit(ge=-2, le=2)] = 0.0
     """0 is none. Subtracted once for a generated token."""
 
     @property

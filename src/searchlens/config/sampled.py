@@ -7,19 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from searchlens.config.boptr import Regime, Role
-from searchlens.config.limits import (
-    Bounds,
-    Length,
-    Name,
-    Natural,
-    Pattern,
-    Positive,
-    Repository,
-    Seed,
-    Sha256,
-    Small,
-    Strict,
-)
+from searchlens.config.limits import Limit, Name, Natural, Positive, Repository, Seed, Sha256, Small, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +16,12 @@ class VllmSpec(Strict):
 
     tensor_parallel: Small = 1
     """Number of GPUs that share the weights; the job requests as many."""
-    processes: Annotated[int, Bounds(ge=1, le=64)] = 1
+    processes: Annotated[int, Limit(ge=1, le=64)] = 1
     """Number of engines that share the GPU, each in a process with its own weights: while the host of one schedules,
     the steps of the others run."""
-    gpu_memory_utilization: Annotated[float, Bounds(gt=0, le=1)] = 0.9
+    gpu_memory_utilization: Annotated[float, Limit(gt=0, le=1)] = 0.9
     """Share of each GPU's memory for weights, activations, keys and values of all processes."""
-    kv_cache_memory_bytes: Annotated[int, Bounds(ge=1, le=10**13)] | None = None
+    kv_cache_memory_bytes: Annotated[int, Limit(ge=1, le=10**13)] | None = None
     """Bytes of each GPU's memory for keys and values of all processes; null: what is left of the share. For jobs that
     share a GPU, lower the share, too: vLLM does not start where less of the memory is free."""
     max_model_len: Positive | None = None
@@ -99,7 +87,7 @@ class CheckpointSpec(Strict):
     the generation id."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of weights and activations; float16 needs vllm. Part of the generation id."""
-    quantization: Annotated[str, Pattern(r"^[a-z0-9_-]+$")] | None = None
+    quantization: Annotated[str, Limit(pattern=r"^[a-z0-9_-]+$")] | None = None
     """Method by which vLLM quantises the weights when it loads them, such as fp8; null: they are used as they are. Part
     of the generation id."""
     kv_cache_dtype: Literal["auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
@@ -111,7 +99,7 @@ class CheckpointSpec(Strict):
     template: str = "zoo"
     """Prompt template: a key of ``templates``, or one that is shipped (docs/templates.md), such as ``chat`` for the
     tokenizer's own. Part of the generation id, by its text."""
-    stop_tokens: Annotated[tuple[str | Natural, ...], Length(1)] | None = None
+    stop_tokens: Annotated[tuple[str | Natural, ...], Limit(min_length=1)] | None = None
     """Tokens that end texts, by spelling or id, instead of those that the files of the checkpoint name; those of the
     template end texts as well. null: all that the files name (docs/generation.md). Part of the generation id."""
     examples: bool = True
@@ -220,7 +208,8 @@ class BenchmarkSpec(Strict):
     samples: Positive | None = None
     """Samples per question on this benchmark; null: the general ``samples``."""
     deeper: Mapping[Name, Positive] = field(default_factory=dict)
-    """Policies of the pool that get more samples per question, with their number; ``extension`` is read from them."""
+    """Policies of the pool that get more samples per question, with their number. Budgets
+    are doubled beyond the last of ``budgets`` as far as they reach."""
     regime: Regime | Literal["none"] | None = None
     """g(d) of BOPTR, assigned before anything is evaluated. none: BOPTR leaves this benchmark out. Null: that of the
     known benchmark (``searchlens benchmarks``); for questions of your own math if the grader is mathematical, otherwise
@@ -228,6 +217,3 @@ class BenchmarkSpec(Strict):
     role: Role = "fitted"
     """Part in BOPTR. fitted: in the main tables; held_out: predicted with everything frozen; descriptive: only Base is
     sampled and shown; rltrain: questions of the RL-training split, only Base is sampled."""
-    extension: tuple[Positive, ...] | None = None
-    """Budgets beyond the last of ``budgets``, each twice the one before; read from policies with enough samples. Null:
-    as far as the largest number of samples in ``deeper`` reaches."""

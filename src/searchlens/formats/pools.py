@@ -6,6 +6,7 @@ import hashlib
 import heapq
 import json
 import shutil
+import tempfile
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -29,9 +30,6 @@ from searchlens.store.shards import SAMPLES
 
 MEMORY = 96 * 2**20
 """Bytes of texts that are held before a run is written, and about those of a piece that is read."""
-
-_PIECE = 2**20
-"""Bytes of one record batch of a run."""
 
 ROW = pl.Schema(
     {
@@ -61,12 +59,12 @@ class Spill:
     """Rows of several pools, which are read in the order of ``rank``; that of a number never changes.
 
     Rows are collected until they fill the memory that is allowed, then sorted and written as a run. All runs of a pool
-    are read side by side, a piece of each at a time. ``folder`` makes the folder of the runs when the first is written.
+    are read side by side, a piece of each at a time, from the disk as they are needed. They are temporary files, in
+    the folder of the system for these.
     """
 
-    def __init__(self, rank: Rank, folder: Callable[[], Path]) -> None:
+    def __init__(self, rank: Rank) -> None:
         self._rank = rank
-        self._make = folder
         self._folder: Path | None = None
         self._rows: defaultdict[Hashable, list[tuple[Any, ...]]] = defaultdict(list)
         self._sizes: Counter[Hashable] = Counter()
@@ -87,17 +85,22 @@ class Spill:
         """The rows of a pool in pieces of whole questions, by rank, then by sample; ``positions`` of questions, by
         number, are in the order of the ranks.
         """
-        runs = [_batches(path) for path in self._runs.get(pool, [])]
+        tables = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in self._runs.get(pool, [])]
+        runs = [pl.DataFrame(pl.from_arrow(table)) for table in tables]
         if self._rows.get(pool):
-            runs.append(iter([self._sorted(self._rows[pool])]))
-        waiting: list[pl.DataFrame] = []
-        for part in _merged(runs, positions):
-            waiting.append(part)
-            if sum(each.estimated_size() for each in waiting) > MEMORY // 4:
-                yield self._ordered(pl.concat(waiting))
-                waiting = []
-        if waiting:
-            yield self._ordered(pl.concat(waiting))
+            runs.append(self._sorted(self._rows[pool]))
+        places = [positions[run["number"].to_numpy()] for run in runs]
+        ends = np.cumsum(np.bincount(np.concatenate([np.empty(0, np.int64), *places])))
+        size = sum(run.estimated_size() for run in runs)
+        start = done = 0
+        while start < len(ends):
+            most = done + MEMORY / 4 / size * ends[-1]  # rows of such a size on average
+            stop = max(start + 1, int(np.searchsorted(ends, most, "right")))
+            edges = (np.searchsorted(each, (start, stop)) for each in places)
+            part = pl.concat([run[first:last] for run, (first, last) in zip(runs, edges, strict=True)])
+            if part.height:
+                yield self._ordered(part)
+            start, done = stop, ends[stop - 1]
 
     def close(self) -> None:
         """Delete the temporary files."""
@@ -106,12 +109,9 @@ class Spill:
 
     def _write(self, pool: Hashable, rows: pl.DataFrame) -> None:
         if self._folder is None:
-            self._folder = self._make()
+            self._folder = Path(tempfile.mkdtemp(prefix="searchlens-"))
         path = self._folder / f"{sum(map(len, self._runs.values())):05d}.arrow"
-        each = max(1, int(rows.height * _PIECE / max(1, rows.estimated_size())))
-        table = rows.to_arrow()
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=each)
+        rows.write_ipc(path, compression="uncompressed")  # so that it can be mapped
         self._runs.setdefault(pool, []).append(path)
 
     def _sorted(self, rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
@@ -123,38 +123,6 @@ class Spill:
         numbers = sorted(rows["number"].unique().to_list(), key=self._rank)
         order = pl.col("number").replace_strict(numbers, range(len(numbers)), return_dtype=pl.UInt32)
         return rows.sort(order, "sample", maintain_order=True)
-
-
-def _batches(path: Path) -> Iterator[pl.DataFrame]:
-    """The record batches of a run; one of them is in memory at a time."""
-    with pa.OSFile(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        for number in range(reader.num_record_batches):
-            yield pl.DataFrame(pl.from_arrow(reader.get_batch(number)))
-
-
-def _merged(runs: Sequence[Iterator[pl.DataFrame]], positions: Positions) -> Iterator[pl.DataFrame]:
-    """The rows of sorted runs in pieces of whole questions: what a run has not given yet is at its last position or
-    behind it, so that everything before the smallest of these positions is complete.
-    """
-    held, places = [pl.DataFrame(schema=ROW)] * len(runs), [np.empty(0, np.int64)] * len(runs)
-    unread = dict(enumerate(runs))
-    due = list(unread)
-    while unread:
-        for i in due:
-            if (batch := next(unread[i], None)) is None:
-                del unread[i]
-            else:
-                held[i] = pl.concat([held[i], batch])
-                places[i] = positions[held[i]["number"].to_numpy()]
-        ends = {i: int(places[i][-1]) for i in unread}
-        edge = min(ends.values(), default=len(positions))
-        due = [i for i, end in ends.items() if end == edge]
-        counts = [int(np.searchsorted(each, edge)) for each in places]
-        if any(counts):
-            yield pl.concat([rows[:count] for rows, count in zip(held, counts, strict=True) if count])
-        held = [rows[count:] for rows, count in zip(held, counts, strict=True)]
-        places = [each[count:] for each, count in zip(places, counts, strict=True)]
 
 
 EXAMINED = 1000
@@ -387,27 +355,21 @@ class Pool:
         tally = self.tally
         whole = tally.count - tally.ends["failed"]
         has_tokens, has_logprobs = 0 < whole <= tally.with_tokens, 0 < whole <= tally.with_logprobs
+        absent = [] if has_tokens else ["tokens"]
+        absent += [] if has_logprobs else ["logprobs", "mean_logprob"]
         unknown = pl.lit(None)
         for part in self._parts():
             failed = pl.col("finish") == "failed"
             score = pl.when(failed).then(float("-inf")).otherwise("mean_logprob") if has_logprobs else unknown
             n_tokens = pl.col("n_tokens").fill_null(0) if has_tokens else unknown
-            yield part.select(
-                "question",
-                "sample",
-                pl.col("sample").alias("run"),
+            counts = {"n_tokens": n_tokens, "generated": n_tokens, "requests": pl.lit(1)}
+            given = part.with_columns(
                 pl.col("text").fill_null(""),
-                "tokens" if has_tokens else unknown.alias("tokens"),
-                "logprobs" if has_logprobs else unknown.alias("logprobs"),
-                unknown.alias("sampling_logprobs"),
-                n_tokens.alias("n_tokens"),
-                "mean_logprob" if has_logprobs else unknown.alias("mean_logprob"),
-                score.alias("score"),
                 pl.when(pl.col("finish") != "unknown").then("finish").alias("finish"),
-                n_tokens.alias("generated"),
-                pl.lit(1).alias("requests"),
-                "details",
-            ).cast(SAMPLES)
+                *(unknown.alias(name) for name in ("sampling_logprobs", *absent)),
+                **{"run": pl.col("sample"), "score": score, **counts},
+            )
+            yield given.select(SAMPLES.names()).cast(SAMPLES)
 
     def recorded(self) -> Iterator[pl.DataFrame]:
         """The recorded verdicts in pieces (columns of ``RECORDED``), ordered like the samples."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +13,13 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from searchlens import catalogue, grading
+from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError, printable
 from searchlens.formats.documents import Ids, KnownDocuments, OwnDocuments
 from searchlens.formats.pools import Pool, Spill, Tally, proposed
 from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
-from searchlens.store.files import file_sha256
 
 Documents = KnownDocuments | OwnDocuments
 Failed = Literal["", "drop", "wrong", "unequal"]
@@ -92,61 +89,27 @@ def read(
     grader: str,
     choices: Choices = Choices(),
     *,
-    folder: Callable[[], Path] | None = None,
     quotes: bool = True,
     needs_golds: bool = True,
 ) -> Iterator[Reading]:
     """Read files of one format into pools that can be read in the ``with`` block: matched with the questions, or with a
     benchmark that the log defines, and checked. Nothing is stored.
 
-    Golds are compared by the grader; with ``needs_golds`` a benchmark of the log must have all. ``folder`` makes the
-    folder of temporary files, which more than about 100 MB of texts need. Without ``quotes``, messages quote nothing.
+    Golds are compared by the grader; with ``needs_golds`` a benchmark of the log must have all. More
+    than about 100 MB of texts need temporary files. Without ``quotes``, messages quote nothing.
     An ``InputError`` if a file cannot be used, documents are not questions of the benchmark, golds differ, or samples
     do not make pools.
     """
     chosen = recognised(paths)
     notes = Notes()
-    wishes = catalogue.declared("reader")[chosen.name].options.get("wishes", ())
-    takes_newest = "date" in wishes and choices.wishes.get("date") != "all"
-    chosen = chosen._replace(files=_without_repeats(chosen.files, notes, takes_newest=takes_newest))
     documents: Documents = OwnDocuments(needs_golds=needs_golds, quotes=quotes)
     if questions is not None:
         documents = KnownDocuments(questions, choices.ids, quotes=quotes)
-    spill = Spill(documents.rank, folder or (lambda: Path(tempfile.mkdtemp(prefix="searchlens-"))))
+    spill = Spill(documents.rank)
     try:
         yield _Assembly(chosen, documents, spill, grader, choices, notes).reading()
     finally:
         spill.close()
-
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d.:+-]+")
-"""The time in the name of a run's file."""
-
-
-def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool) -> list[Path]:
-    """The files without earlier runs of equal content, which are no second draw; an ``InputError`` if two other files
-    are equal.
-
-    Runs are files of one folder whose names differ by their times alone. With ``takes_newest`` the reader chooses among
-    them.
-    """
-    sizes: dict[int, list[Path]] = {}
-    for file in files:
-        sizes.setdefault(file.stat().st_size, []).append(file)
-    earlier: set[Path] = set()
-    for same in sizes.values():
-        seen: dict[str, Path] = {}
-        for file in sorted(same, key=lambda path: path.name) if len(same) > 1 else ():
-            before = seen.get(content := file_sha256(file))
-            seen[content] = file
-            if before is None:
-                continue
-            if len({path.with_name(_TIME.sub("(time)", path.name)) for path in (before, file)}) > 1:
-                raise InputError(f"{before} and {file} have the same content", "name each file once")
-            if not takes_newest:
-                notes.add(f"{before.name} and {file.name} have the same content; the newest was read", str(file.parent))
-                earlier.add(before)
-    return [file for file in files if file not in earlier]
 
 
 @dataclass

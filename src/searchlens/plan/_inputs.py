@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, wraps
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
 
 from searchlens import benchmarks
 from searchlens.benchmarks import prompts
@@ -24,25 +22,10 @@ from searchlens.store.specials import Specials
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights above which a fingerprint must be declared, because every job would compute it at its start."""
 
-T = TypeVar("T")
-Owner = TypeVar("Owner")
-Given = ParamSpec("Given")
 
-
-def once(method: Callable[Concatenate[Owner, Given], T]) -> Callable[Concatenate[Owner, Given], T]:
-    """A method whose answer to the same arguments its object keeps: a planner asks for it thousands of times."""
-    name = f"_once_{method.__name__}"
-
-    @wraps(method)
-    def answer(self: Owner, /, *key: Given.args, **options: Given.kwargs) -> T:
-        known = vars(self).setdefault(name, {})
-        asked = (*key, *options.values())
-        if asked not in known:
-            known[asked] = method(self, *key, **options)
-        found: T = known[asked]
-        return found
-
-    return answer
+def remember(owner: object, *methods: str) -> None:
+    """Let an object keep the answers of some of its methods: a planner asks for them thousands of times."""
+    vars(owner).update({name: cache(getattr(owner, name)) for name in methods})
 
 
 class Inputs:
@@ -50,6 +33,8 @@ class Inputs:
 
     def __init__(self, study: StudyCells) -> None:
         self.study, self.config, self.root, self.layout = study, study.config, study.root, study.layout
+        remember(self, "_load", "absent", "count", "content_hash", "asked_hash", "examples")
+        remember(self, "shape", "specials", "_chat_digest", "fingerprint")
 
     @cached_property
     def lock(self) -> pins.Lock:
@@ -73,7 +58,6 @@ class Inputs:
         """The questions of a benchmark that this configuration uses, read once."""
         return self._load(name).questions
 
-    @once
     def _load(self, name: str) -> benchmarks.LoadedBenchmark:
         spec = self.study.benchmark(name)
         with within(f"benchmarks.{name}"):
@@ -107,7 +91,6 @@ class Inputs:
         hash_of = pins.Hashes(self.layout.hashes)
         return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
-    @once
     def absent(self, name: str) -> str:
         """Why the questions of a benchmark cannot be read here; empty if they can be.
 
@@ -128,7 +111,6 @@ class Inputs:
                 return f"not fetched: {source} at {pin.commit}"
         return ""
 
-    @once
     def count(self, name: str) -> int:
         """Number of questions in use; if absent, the published one of the family, or an InputError without one."""
         if not self.absent(name):
@@ -141,17 +123,14 @@ class Inputs:
             )
         return int(spec.questions or next(iter(benchmarks.known_benchmark(spec.family).sizes), 0))
 
-    @once
     def content_hash(self, benchmark: str) -> str:
         """Hash of the questions in use with their golds, which decide the verdicts; or a placeholder (``absent``)."""
         return self.absent(benchmark) or benchmarks.content_hash(self.questions(benchmark))
 
-    @once
     def asked_hash(self, benchmark: str) -> str:
         """Hash of the questions in use without golds, whose correction needs no new samples; or a placeholder."""
         return self.absent(benchmark) or benchmarks.asked_hash(self.questions(benchmark))
 
-    @once
     def examples(self, name: str) -> WorkedExamples | None:
         """The worked examples of a configured benchmark, read once; None if its prompts show none.
 
@@ -230,7 +209,6 @@ class Inputs:
             with within(f"{where}.adapter"):
                 adapter.require_fits(folder)
 
-    @once
     def shape(self, checkpoint: str) -> Shape | None:
         """The shape of a checkpoint: pinned, of its folder, or declared; None if it is unknown.
 
@@ -241,7 +219,6 @@ class Inputs:
         found = pin.shape if pin else None if source else pins.shape_of(self.checkpoint_folder(checkpoint))
         return found or (Shape(**vars(declared)) if declared else None)
 
-    @once
     def specials(self, checkpoint: str) -> Specials | None:
         """What ends and pads the texts of a checkpoint: pinned, or of its folder; None if it is not pinned or not here.
 
@@ -277,7 +254,6 @@ class Inputs:
         with within(f"benchmarks.{benchmark}.examples"):
             return template.with_examples(examples)
 
-    @once
     def _chat_digest(self, checkpoint: str) -> str:
         """Digest of the chat template of a checkpoint; a placeholder if it is not pinned or not here."""
         source = self.checkpoint_source(checkpoint)
@@ -306,7 +282,6 @@ class Inputs:
         absent = [path for path in paths if path and not project.locate(path, self.root).is_dir()]
         return f"checkpoint {checkpoint!r}: {', '.join(absent)} does not exist" if absent else ""
 
-    @once
     def fingerprint(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint and its adapter: pinned, declared, or computed if the checkpoint is small.
 

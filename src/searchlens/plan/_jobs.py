@@ -18,7 +18,7 @@ from searchlens.benchmarks import prompts
 from searchlens.config.policies import Sampling
 from searchlens.errors import InputError
 from searchlens.plan import cost
-from searchlens.plan._inputs import Inputs, once
+from searchlens.plan._inputs import Inputs, remember
 from searchlens.search.policy import Policy, Texts, from_spec, parse
 from searchlens.store.files import digest, file_sha256
 from searchlens.store.layout import parse_manifest
@@ -91,6 +91,7 @@ class Jobs:
     def __init__(self, inputs: Inputs) -> None:
         self.study, self.inputs, self.config = inputs.study, inputs, inputs.config
         self._policies = {name: from_spec(name, spec) for name, spec in self.config.policies.items()}
+        remember(self, "streams", "pools", "tokens_each", "_texts", "_speed")
 
     # ---- policies
 
@@ -168,7 +169,6 @@ class Jobs:
         """The streams of a cell that this run samples, in configuration order; equal policies share one."""
         return self.streams(checkpoint, benchmark) if self.study.is_sampled(checkpoint, benchmark) else ()
 
-    @once
     def streams(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         """The streams of a cell, sampled by this run or by an earlier one."""
         if benchmark not in self.config.benchmarks or checkpoint not in self.config.checkpoints:
@@ -229,7 +229,6 @@ class Jobs:
 
     # ---- pools
 
-    @once
     def pools(self, checkpoint: str, benchmark: str) -> tuple[JobPool, ...]:
         """The cell's generations cut into jobs of about ``target_minutes``, in configuration order.
 
@@ -271,13 +270,11 @@ class Jobs:
         samples = generation.samples - generation.start
         return samples * self.inputs.count(benchmark) * self.tokens_each(generation.policies[0], benchmark)
 
-    @once
     def tokens_each(self, name: str, benchmark: str) -> float:
         """Tokens that a sample of a policy is expected to draw, by ``cost``."""
         policy = self._policies[name]
         return cost.tokens_per_run(policy, self._texts(benchmark)) / policy.width
 
-    @once
     def _texts(self, benchmark: str) -> Texts:
         return cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
 
@@ -289,7 +286,6 @@ class Jobs:
         rate = speed.tokens_per_second * self.study.engine(checkpoint).gpus
         return float(self.tokens(benchmark, generation) / rate / 60)
 
-    @once
     def _speed(self, checkpoint: str, benchmark: str, of_searches: bool) -> cost.Speed | None:
         shape, texts = self.inputs.shape(checkpoint), self._texts(benchmark)
         return cost.assumed_speed(self.config, checkpoint, shape, texts, of_searches=of_searches)

@@ -268,17 +268,9 @@ class StudyCells:
     # ---- BOPTR and the comparison of policies
 
     def read_budgets(self, benchmark: str) -> list[int]:
-        """Budgets at which a benchmark's landscape is read: B, and beyond it the benchmark's extension.
-
-        An extension that is not configured doubles the largest budget as far as the deepest policy has samples.
-        """
-        budgets = list(self.config.budgets)
-        configured = self.config.benchmarks.get(benchmark)
-        if configured is None:
-            return budgets
-        if configured.extension is not None:
-            return [*budgets, *configured.extension]
-        deepest = max(configured.deeper.values(), default=0)
+        """Budgets at which a benchmark is read: B, then doubled as far as the deepest policy has samples."""
+        budgets, configured = list(self.config.budgets), self.config.benchmarks.get(benchmark)
+        deepest = max(configured.deeper.values(), default=0) if configured else 0
         while 2 * budgets[-1] <= deepest:
             budgets.append(2 * budgets[-1])
         return budgets

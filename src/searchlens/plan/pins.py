@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -144,16 +144,14 @@ class Lock:
                     "delete it and run `searchlens pin`",
                 )
             pins = {
-                (kind, key): Pin(
-                    checked_commit(pin["commit"]),
-                    {name: File(**file) for name, file in pin["files"].items()},
-                    Shape(**pin["shape"]) if pin.get("shape") else None,
-                    record(Specials, pin["specials"]) if kind == "model" else None,
-                    pin["chat"] if kind == "model" else None,
-                )
+                (kind, key): record(Pin, pin | {"files": dict(pin["files"])})
                 for kind in ("model", "dataset")
                 for key, pin in content[f"{kind}s"].items()
             }
+            for (kind, key), pin in pins.items():
+                checked_commit(pin.commit)
+                if kind == "model" and None in (pin.specials, pin.chat):
+                    raise KeyError(key)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{path} is not a lock file: {error!r}", "delete it and run `searchlens pin`") from None
         return cls(path, pins)
@@ -174,13 +172,8 @@ class Lock:
         """Replace the file; the same pins always give the same bytes."""
         content: dict[str, Any] = {"version": LOCK_VERSION, "models": {}, "datasets": {}}
         for (kind, key), pin in sorted(self.pins.items()):
-            content[f"{kind}s"][key] = {
-                "commit": pin.commit,
-                "files": {name: asdict(file) for name, file in sorted(pin.files.items())},
-                **({"shape": asdict(pin.shape)} if pin.shape else {}),
-                **({"specials": asdict(pin.specials)} if pin.specials else {}),
-                **({} if pin.chat is None else {"chat": pin.chat}),
-            }
+            said = asdict(replace(pin, files=dict(sorted(pin.files.items()))))
+            content[f"{kind}s"][key] = {name: part for name, part in said.items() if part is not None}
         files.replace_text(self.path, json.dumps(content, indent=1) + "\n")
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -70,11 +70,10 @@ def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Trac
     _require_equal(stored, drawn.frame, first, f"{drawn.provenance.engine} on {drawn.provenance.device}")
     assert drawn.trace is not None, "these searches were recorded"
     published, own = [], grid.layout.traces(checkpoint, benchmark, generation.id)
-    of: dict[str, Any] = {"generation_id": generation.id, "policies": generation.policies}
     for shard in first:
         runs = pl.col("run") >= shard.start // width, pl.col("run") < -(-shard.stop // width)
         if (rows := drawn.trace.filter(*runs)).height:
-            published.append(traces.publish(own, shard.start, shard.stop, rows, **of, provenance=drawn.provenance))
+            published.append(traces.publish(own, shard.start, shard.stop, rows))
     return published
 
 

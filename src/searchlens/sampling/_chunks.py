@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import polars as pl
 from searchlens.errors import JobError
 from searchlens.plan import Generation
 from searchlens.store import files, layout, shards, traces
-from searchlens.store.frames import read_unvouched
+from searchlens.store.frames import read_unvouched, write_checked
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
@@ -91,9 +90,8 @@ class Chunk:
         """Write the finished chunk, unless another job has written it."""
         if (trace := samples.trace) is not None:  # first, because a chunk that exists is not sampled again
             files.replace(self.trace_path, lambda path: traces.write(trace, path))
-        frame, provenance = samples.frame, json.dumps(asdict(samples.provenance))
-        metadata = {"steps": repr(samples.steps), "provenance": provenance, "content": _content(frame)}
-        files.publish(self.path, lambda path: shards.write_parquet(frame, path, metadata))
+        metadata = {"steps": repr(samples.steps), "provenance": json.dumps(asdict(samples.provenance))}
+        files.publish(self.path, lambda path: write_checked(samples.frame, path, metadata))
 
     @property
     def exists(self) -> bool:
@@ -110,30 +108,12 @@ class Chunk:
         except FileNotFoundError:  # also if another job has just published it in a shard
             return None
         with suppress(KeyError, TypeError, ValueError):
-            if content and content[0].schema == shards.SAMPLES and _content(content[0]) == content[1]["content"]:
+            if content and content[0].schema == shards.SAMPLES:
                 provenance = shards.Provenance(**json.loads(content[1]["provenance"]))
                 return ChunkSamples(content[0], float(content[1]["steps"]), provenance)
         log.warning("%s is damaged and will be sampled again; moved to %s", self.path, self.damaged_path.name)
         files.move(self.path, self.damaged_path)
         return None
-
-
-def _content(frame: pl.DataFrame) -> str:
-    """sha256 of the samples of a chunk: no sidecar would notice a bit that changed before its shard is published."""
-    content = hashlib.sha256()
-    for column in frame:
-        missing = column.null_count()
-        content.update(column.is_null().to_numpy().tobytes() if missing else bytes(len(column)))
-        values = column.drop_nulls() if missing else column
-        if isinstance(values.dtype, pl.List):
-            content.update(values.list.len().to_numpy().tobytes())
-            values = values.explode().drop_nulls()
-        if values.dtype == pl.String:
-            content.update(values.str.len_bytes().to_numpy().tobytes())
-            content.update("".join(values).encode())
-        else:
-            content.update(values.to_numpy().tobytes())
-    return content.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +138,13 @@ class MissingShard:
         parts = [samples for chunk in self.chunks if (samples := chunk.load())]
         if len(parts) == len(self.chunks):
             frame, provenance = concatenate(parts)
-            of: dict[str, Any] = {"generation_id": self.generation.id, "policies": self.generation.policies}
-            of["provenance"] = provenance
             # What was recorded goes first: a shard that exists is not published again.
             then = "; `searchlens trace` records these searches again"
             recorded = (traces.found(chunk.trace_path, then) for chunk in self.chunks)
             if rows := [found for found in recorded if found is not None]:
-                traces.publish(self.traces, self.start, self.stop, pl.concat(rows), **of)
-            shards.publish(self.folder, self.start, self.stop, frame, **of)
+                traces.publish(self.traces, self.start, self.stop, pl.concat(rows))
+            of: dict[str, Any] = {"generation_id": self.generation.id, "policies": self.generation.policies}
+            shards.publish(self.folder, self.start, self.stop, frame, **of, provenance=provenance)
         elif not self.is_published:
             raise JobError(f"{self.folder}: a chunk was damaged after it was written", "run again: it is drawn again")
         for chunk in self.chunks:

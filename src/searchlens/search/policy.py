@@ -154,7 +154,7 @@ def _check_sampling(local: Sampling, where: str) -> Sampling:
     """``local``, if every parameter is within the limits of ``Sampling``; an InputError says what is allowed."""
     for key, hint in get_type_hints(Sampling, include_extras=True).items():
         value, bounds = getattr(local, key), hint.__metadata__[0]
-        limits = [(name, bound) for name in _SIGNS if (bound := getattr(bounds, name)) is not None]
+        limits = [(name, bound) for name in _SIGNS if (bound := getattr(bounds, name, None)) is not None]
         if not all(_SIGNS[name][1](value, bound) for name, bound in limits):
             allowed = ", ".join(f"{_SIGNS[name][0]} {bound}" for name, bound in limits)
             raise InputError(f"policy {where!r}: {key} is {value}; allowed: {allowed}")

@@ -154,8 +154,6 @@ class Layout:
     """The configuration of a run, by its fingerprint."""
     hashes = _At("hashes")
     """Folder with the sha256 of large files, so that each is read once."""
-    sources = _At("hashes/sources.json")
-    """What files of code mean, by the sha256 of their content (``cli/stages/source.py``)."""
 
     def failures(self, *names: str) -> Path:
         """Records of what could not be made: a folder for each job, whose ``log`` has its names."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,6 @@ _ROWS = 256
 
 def columns_of(path: Path) -> tuple[str, ...]:
     """Names of a Parquet file's columns; none if it is another file, or broken."""
-    status = path.stat()
-    return _columns_of(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _columns_of(path: Path, _size: int, _changed: int) -> tuple[str, ...]:
     try:
         return tuple(pq.read_schema(pa.OSFile(os.fsencode(path))).names)
     except _DAMAGED:

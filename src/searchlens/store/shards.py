@@ -96,17 +96,6 @@ class Provenance:
     """``Prompter.record`` as JSON: where texts begin and end, what is never drawn, and a hash of what makes prompts."""
 
 
-def _ordered(samples: pl.DataFrame) -> pl.DataFrame:
-    return samples.select(SAMPLES.names()).cast(SAMPLES)
-
-
-def write_parquet(samples: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write samples with metadata; zstd level 3, in pages of ``PAGE``, with an index of them (polars writes it)."""
-    _ordered(samples).write_parquet(
-        path, compression="zstd", compression_level=3, data_page_size=PAGE, metadata=dict(metadata)
-    )
-
-
 _MEETINGS = 10
 """How often a shard is published again that other jobs take for a damaged one before it, and move away."""
 
@@ -133,13 +122,9 @@ def publish(
     def write(path: Path) -> None:
         totals.clear()
         totals.update(_totals(pl.DataFrame(schema=SAMPLES)))  # zeros, for no pieces
-        if isinstance(samples, pl.DataFrame):
-            write_parquet(samples, path, metadata)
-            totals.update(_totals(samples))
-            return
         with _writer(path, metadata) as writer:
-            for frame in samples():
-                piece = _ordered(frame)
+            for frame in [samples] if isinstance(samples, pl.DataFrame) else samples():
+                piece = frame.select(SAMPLES.names()).cast(SAMPLES)
                 writer.write_table(piece.to_arrow().cast(writer.schema))
                 totals.update(_totals(piece))
 
@@ -162,7 +147,7 @@ def _metadata(start: int, stop: int, generation_id: str) -> dict[str, str]:
 
 
 def _writer(path: Path, metadata: Mapping[str, str]) -> pq.ParquetWriter:
-    """A writer of the columns, metadata, compression and pages of ``write_parquet``."""
+    """A writer of the columns, metadata, compression and pages of a shard."""
     return pq.ParquetWriter(
         path,
         pl.DataFrame(schema=SAMPLES).to_arrow().schema.with_metadata(dict(metadata)),
@@ -416,7 +401,7 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
         trace, looked_at = layout.trace_of(shard.path), _file_number(shard.path)
         if claimed := _claimed(layout, shard):
             samples = [shard.path] if looked_at == _file_number(shard.path) else []  # not what was made again meanwhile
-            moved += [claimed, *files.aside(layout, [*samples, trace.with_suffix(".json"), trace])]
+            moved += [claimed, *files.aside(layout, [*samples, trace])]
     return moved
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from searchlens.config.limits import Draws, Length, Natural, Positive, Strict
+from searchlens.config.limits import Draws, Limit, Natural, Positive, Strict
 from searchlens.errors import InputError
 from searchlens.search.policy import Policy, from_spec
 
@@ -20,7 +20,7 @@ class EquivalenceOptions(Strict):
     pair and the first benchmark of the study. The thresholds were set before the first comparison was run.
     """
 
-    policies: Annotated[tuple[str, ...], Length(1)]
+    policies: Annotated[tuple[str, ...], Limit(min_length=1)]
     """Policies to compare: autoregressive ones, token beams, and searches whose evaluator reads likelihoods."""
     questions: Natural = 50
     """Number of questions to compare; 0 skips the comparison."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,12 +70,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
     grading.grader(grader)
     choices = replace(request.choices, is_subset=bool(request.subset))
     quotes = not grid.study.is_gated(request.benchmark)
-    with (
-        _temporary(grid, is_dry=is_dry) as folder,
-        read(
-            paths, known, grader, choices, folder=folder, quotes=quotes, needs_golds=not is_recorded(grader)
-        ) as reading,
-    ):
+    with read(paths, known, grader, choices, quotes=quotes, needs_golds=not is_recorded(grader)) as reading:
         pools = reading.pools
         if is_recorded(grader):
             scorer = scorer_of(grader, [pool.tally.scorers for pool in pools])
@@ -88,7 +82,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
             return Imported([], [], checks, lines)
         _require_named(pools, request)
         _require_sound(pools, checks, request)
-        return _stored(grid, pools, reading, checks, lines, request, grader, is_known=is_known)
+        return Imported(*_stored(grid, pools, reading, request, grader, is_known=is_known), checks, lines)
 
 
 # ---- what the samples are of
@@ -200,44 +194,9 @@ def _require_sound(pools: Sequence[Pool], checks: Sequence[Check], request: Requ
 # ---- writing
 
 
-@contextmanager
-def _temporary(grid: Grid, *, is_dry: bool) -> Iterator[Any]:
-    """What makes the folder of temporary files: in the store, so that ``prune`` finds what a killed import leaves."""
-    if is_dry:
-        yield None
-        return
-    store = grid.layout.generations
-    absent = [path for path in (store, *store.parents) if not path.exists()]
-
-    def make() -> Path:
-        store.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(dir=store, prefix=".import.", suffix=".tmp"))
-
-    try:
-        yield make
-    except BaseException:
-        _remove_empty(absent)
-        raise
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove folders that are empty, the innermost first."""
-    for folder in folders:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-
-
 def _stored(
-    grid: Grid,
-    pools: Sequence[Pool],
-    reading: Reading,
-    checks: list[Check],
-    lines: list[str],
-    request: Request,
-    grader: str,
-    *,
-    is_known: bool,
-) -> Imported:
+    grid: Grid, pools: Sequence[Pool], reading: Reading, request: Request, grader: str, *, is_known: bool
+) -> tuple[list[Import], list[Shard]]:
     """Publish all samples, then the questions of a new benchmark, then the records, without which nothing is used."""
     target = _target(request)
     path = grid.layout.imported_questions(target)
@@ -256,7 +215,9 @@ def _stored(
     except BaseException:
         for folder in made:
             shutil.rmtree(folder, ignore_errors=True)
-            _remove_empty([folder.parent, folder.parent.parent])
+            for empty in folder.parents[:2]:
+                with suppress(OSError):  # it is not empty
+                    empty.rmdir()
         raise
     if request.subset or not is_known:
         recorded: dict[str, Any] = {RECORDED_BY: {}}  # which judges a question without a gold
@@ -265,7 +226,7 @@ def _stored(
     for record in records:
         place = grid.layout.import_record(record.benchmark, record.pair, record.role, record.policy)
         files.replace_text(place, json.dumps(asdict(record), indent=1, sort_keys=True))
-    return Imported(records, published, checks, lines)
+    return records, published
 
 
 def _publish(grid: Grid, folder: Path, pool: Pool, *, quotes: bool) -> Shard:

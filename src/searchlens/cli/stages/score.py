@@ -17,17 +17,7 @@ from searchlens.cli.stages import costs
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.config.limits import PART_ROWS
 from searchlens.errors import InputError
-from searchlens.grading.score import (
-    SAMPLES,
-    Rules,
-    answer_classes,
-    distinct_forms,
-    found_answers,
-    is_recorded,
-    named,
-    score_recorded,
-)
-from searchlens.grading.score import together as all_counts
+from searchlens.grading import score as grades
 from searchlens.store import provenance, shards
 from searchlens.store.columns import COMPARED
 from searchlens.store.files import read_bytes, read_json, temporary_folder
@@ -83,7 +73,7 @@ def _compared(
     ours = graded.with_columns(question=ids.gather(graded["question"]))
     with readable(path, "import", IMPORT_AGAIN) as content:
         theirs, is_quoted = pl.read_parquet(content), pl.read_parquet_metadata(content).get("searchlens.quotes") != "no"
-    if is_recorded(grader):  # of which one scorer is ours
+    if grades.is_recorded(grader):  # of which one scorer is ours
         theirs = theirs.filter(pl.col("scorer") != grader.partition(":")[2])
     both = theirs.join(ours, on=["question", "sample"], how="left", maintain_order="left")
     is_right, is_ours = pl.col("value") == 1, pl.col("correct")
@@ -141,7 +131,8 @@ def score(
     write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     spent = provenance.spent(sidecar for _, sidecar in costs.sidecars(cell.samples, layout))
-    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=vars(grader))
+    streams = {name: each[:2] for each in _streams(cell, manifests) for name in each.policies}
+    provenance.sign(output.with_suffix(".json"), fingerprint, spent, grader=vars(grader), streams=streams)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
     health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)
@@ -165,15 +156,15 @@ def _write(
     place of a grader's are read all at once.
     """
     streams = _streams(cell, manifests)
-    if is_recorded(cell.grader):
+    if grades.is_recorded(cell.grader):
         samples = pl.concat(part.drop("text") for part in _read(cell, layout, streams))
         said = recorded_verdicts(cell, layout)
-        scores = score_recorded(samples, said, questions, q_instructions=cell.q_instructions)  # type: ignore[arg-type]
+        scores = grades.score_recorded(samples, said, questions, q_instructions=cell.q_instructions)  # type: ignore[arg-type]
         write_frame(scores, output, GROUP)
         right, unknown = int(scores["correct"].sum()), int(scores["unknown"].sum())
         text = f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
         return [counted(scores)], text
-    rules = Rules(
+    rules = grades.Rules(
         questions,
         cell.grader,
         layout.verdicts(cell.samples.benchmark),
@@ -188,22 +179,22 @@ def _write(
             rows, summary = rules.judged(part)
             waiting.append(folder / f"{number}.parquet")
             write_frame(rows, waiting[-1])
-            forms.append(distinct_forms(rows))
+            forms.append(grades.distinct_forms(rows))
             summaries.append(summary)
-        classes, counts = answer_classes(forms), []
+        classes, counts = grades.answer_classes(forms), []
         for path in waiting:
             graded = rules.graded(pl.read_parquet(read_bytes(path)), classes)
             counts.append(counted(graded))
             write_frame(graded, path, GROUP)
         join_frames(waiting, output, GROUP)
-    return counts, str(all_counts(summaries))
+    return counts, str(grades.together(summaries))
 
 
 def _answers(cell: needs.Score, layout: Layout, streams: Sequence[_Stream]) -> Iterator[pl.DataFrame]:
     """What was found in the texts of each policy, policies in the order of the streams."""
     for policy in dict.fromkeys(name for stream in streams for name in stream.policies):
         own = [stream._replace(policies=(policy,)) for stream in streams if policy in stream.policies]
-        yield pl.concat(found_answers(part, cell.grader) for part in _read(cell, layout, own))
+        yield pl.concat(grades.found_answers(part, cell.grader) for part in _read(cell, layout, own))
 
 
 def _parts(policies: Iterable[pl.DataFrame], rows: int = PART_ROWS, size: int = _PART_BYTES) -> Iterator[pl.DataFrame]:
@@ -256,7 +247,7 @@ def _read(
     for stream in streams:
         folder = layout.generation(*where, stream.id)
         samples = shards.read_generation(folder, stream.samples, _COLUMNS, questions)
-        yield from (named(samples, policy) for policy in stream.policies)
+        yield from (grades.named(samples, policy) for policy in stream.policies)
 
 
 def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], wanted: pl.DataFrame) -> pl.DataFrame:
@@ -269,4 +260,4 @@ def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], want
     streams = [stream for stream in _streams(cell, manifests) if keys["policy"].is_in(stream.policies).any()]
     parts = _read(cell, layout, streams, keys["question"].unique().to_list())
     found = [part.join(keys, on=keys.columns, how="semi", maintain_order="left") for part in parts]
-    return pl.concat(found) if found else SAMPLES.to_frame()
+    return pl.concat(found) if found else grades.SAMPLES.to_frame()

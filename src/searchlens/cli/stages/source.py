@@ -12,8 +12,8 @@ from the source code without running it. What counts as an import:
   anything: of these calls the declarations count, not the code under them. Of a controller, stages are given what the
   planner resolved (``search.policy.Stated``), so only those that search depend on its code.
 
-Of each file its meaning counts: another comment or docstring makes nothing again. What a content says is kept in a
-file, because the planner starts again in every job, and parsing takes a second.
+Another comment, docstring or blank line makes nothing again. Lines are searched, not parsed, because the planner starts
+again in every job, and parsing takes seconds.
 
 Sampling has ``GENERATION_VERSION`` instead, because its outputs are too expensive to make again after every edit.
 
@@ -23,19 +23,15 @@ Standard library only, because the planner imports it.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from searchlens import catalogue
 from searchlens.catalogue import PACKAGE
 from searchlens.config import addons
-from searchlens.errors import InputError
 from searchlens.store import files
 from searchlens.store.files import digest
 
@@ -49,8 +45,27 @@ EXEMPT: Mapping[str, str] = {
 
 _RUNS = {"find": True, "loaded": True, "declared": False, "titles": False}
 """Functions of the catalogue; whether they run what is declared, or only read its names and options."""
-_NAME = re.compile(r"searchlens(_\w+)?\.|[\w/.]+\.j2$")
-_TEMPLATE = re.compile(rb'"([\w/.]+\.j2)"')
+_STRING = r'"{3}(?:(?!"{3})[\s\S])*"{3}'
+_WORDS = re.compile(rf"(?P<words>^[ \t]*(?:#.*|r?{_STRING})[ \t]*$)|{_STRING}", re.MULTILINE)
+_TYPES = re.compile(r"^if TYPE_CHECKING:.*\n(?:(?:[ \t].*)?\n)+", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*(?:from (\S+) import (\([^)]*\)|.+)|import (.+))", re.MULTILINE)
+_NAME = re.compile(r'"(searchlens(?:_\w+)?\.[\w.]*|[\w/.]+\.j2)"')
+_CALL = re.compile(rf"\b({'|'.join(_RUNS)})\(\s*[\"'](\w+)[\"']([^()]*)")
+_OPTION = re.compile(r"(\w+)=(\"[^\"]*\"|'[^']*'|True|False|None|\d+)")
+
+
+class _Call(NamedTuple):
+    """A call of the catalogue."""
+
+    runs: bool
+    """Whether it runs what is declared."""
+    kind: str
+    options: tuple[tuple[str, Any], ...]
+    """Those that are constants."""
+
+    def declared(self) -> Mapping[str, catalogue.Declaration]:
+        """What it finds."""
+        return catalogue.declared(self.kind, **dict(self.options))
 
 
 class _Source(NamedTuple):
@@ -58,42 +73,22 @@ class _Source(NamedTuple):
 
     meaning: str
     """Digest."""
-    modules: list[str]
+    modules: set[str]
     """Names that it imports, and strings that may be names of modules or of templates."""
-    calls: list[str]
-    """Calls of the catalogue in JSON: whether they run what is declared, its kind, the constant options."""
+    calls: set[_Call]
 
 
-_known: dict[str, _Source] = {}
-"""By the sha256 of the content."""
-
-
-def stage_source(stage: str, kept: Path | None = None) -> str:
-    """Hash of the code of a stage, of ``stages/`` or of an add-on: 12 hexadecimal digits.
-
-    A file (``layout.sources``) may keep from one process to the next what contents say.
-    """
-    return _hash(stage, tuple(path for _, path in catalogue.extensions()), kept)
+def stage_source(stage: str) -> str:
+    """Hash of the code of a stage, of ``stages/`` or of an add-on: 12 hexadecimal digits."""
+    return _hash(stage, tuple(path for _, path in catalogue.extensions()))
 
 
 @cache
-def _hash(stage: str, _extensions: tuple[Path, ...], kept: Path | None) -> str:
-    before = _recall(kept)
+def _hash(stage: str, _extensions: tuple[Path, ...]) -> str:
     paths = sorted(closure(stage))
-    calls = {call: _declared(call) for path in paths for call in _read(path).calls}
-    options = {call: [(name, item.options) for name, item in found.items()] for call, found in calls.items()}
-    if kept and len(_known) > before and kept.parent.parent.is_dir():  # a dry run makes no folder of results
-        with suppress(InputError):  # read only: the next process parses the files, too
-            files.replace_text(kept, json.dumps(_known))
+    calls = sorted({call for path in paths for call in _read(path).calls}, key=repr)
+    options = {repr(call): [(name, item.options) for name, item in call.declared().items()] for call in calls}
     return digest([{str(path): _read(path).meaning for path in paths}, options], 12)
-
-
-def _recall(kept: Path | None) -> int:
-    """Read what earlier processes kept, unless it is damaged; returns how much is known."""
-    with suppress(OSError, TypeError, ValueError, AttributeError, RecursionError):
-        known = json.loads(kept.read_bytes()) if kept and not _known else {}
-        _known.update({content: _Source(*said) for content, said in known.items()})
-    return len(_known)
 
 
 def closure(stage: str) -> set[Path]:
@@ -116,74 +111,31 @@ def reached(first: Iterable[Path]) -> set[Path]:
 
 def _depends_on(path: Path) -> set[Path]:
     source = _read(path)
-    runs = (_declared(call) for call in source.calls if json.loads(call)[0])
-    declared = (declaration.path for found in runs for declaration in found.values())
+    declared = (item.path for call in source.calls if call.runs for item in call.declared().values())
     return {
         *(file for name in source.modules for file in _files_of(name)),
         *(each.relative_to(PACKAGE) if each.is_relative_to(PACKAGE) else each for each in declared),
     }
 
 
-def _declared(call: str) -> Mapping[str, catalogue.Declaration]:
-    _, kind, options = json.loads(call)
-    return catalogue.declared(kind, **options)
+@cache
+def _read(path: Path) -> _Source:
+    return _said(files.read_bytes(PACKAGE / path).decode(), path.suffix)
 
 
 @cache
-def _read(path: Path) -> _Source:
-    content = files.read_bytes(PACKAGE / path)
-    key = sha256(content).hexdigest()
-    if key not in _known:
-        _known[key] = (
-            _parsed(content)
-            if path.suffix == ".py"
-            else _Source(digest(content.decode(), 16), [name.decode() for name in _TEMPLATE.findall(content)], [])
-        )
-    return _known[key]
-
-
-def _parsed(content: bytes) -> _Source:
-    tree = ast.parse(content)
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            body[:] = [each for each in body if not _is_text(each)]
-    modules: set[str] = set()
-    calls: list[str] = []
-    for node in _nodes(tree):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAME.match(node.value):
-            modules.add(node.value)
-        elif isinstance(node, ast.Call):
-            calls += _catalogue_call(node)
-    return _Source(digest(ast.dump(tree), 16), sorted(modules), calls)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    """Whether a statement is a string alone: a docstring, or the text below a field."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every statement that runs, and every expression in it; blocks for type checkers do not run."""
-    waiting = [tree]
-    while waiting:
-        for node in ast.iter_child_nodes(waiting.pop()):
-            if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-                continue
-            yield node
-            waiting.append(node)
-
-
-def _catalogue_call(node: ast.Call) -> Iterator[str]:
-    """The call, if it is one of the catalogue with a constant kind."""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    kind = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-    if name in _RUNS and kind in catalogue.HOMES:
-        options = {key.arg: key.value.value for key in node.keywords if key.arg and isinstance(key.value, ast.Constant)}
-        yield json.dumps([_RUNS[name], kind, options])
+def _said(text: str, suffix: str) -> _Source:
+    if suffix == ".py":
+        text = _WORDS.sub(lambda found: "" if found["words"] else found[0], text)
+    meaning = digest([line for line in text.splitlines() if line.strip()], 16)
+    text = _TYPES.sub("", text)
+    modules = set(_NAME.findall(text))
+    for package, names, alone in _IMPORT.findall(text):
+        imported = re.findall(r"([\w.]+)(?: as \w+)?", names or alone)
+        modules |= {package, *(f"{package}.{name}" for name in imported)} if package else set(imported)
+    found = ((name, kind, _OPTION.findall(rest)) for name, kind, rest in _CALL.findall(text) if kind in catalogue.HOMES)
+    calls = {_Call(_RUNS[name], kind, tuple((k, ast.literal_eval(v)) for k, v in rest)) for name, kind, rest in found}
+    return _Source(meaning, modules, calls)
 
 
 def _files_of(name: str) -> Iterator[Path]:

@@ -136,7 +136,10 @@ def _benchmark_errors(config: Config) -> Iterator[str]:
         known = config.pools.get(benchmark.pool, ()) if studied else tuple(config.policies)
         yield from _unknown(f"{where}.deeper", benchmark.deeper, known)
         if studied:
-            yield from _budget_errors(config, where, benchmark)
+            samples = benchmark.samples or config.samples
+            for policy, more in benchmark.deeper.items():
+                if more <= samples:
+                    yield f"{where}.deeper.{policy}: {more} must exceed the {samples} samples of the other policies"
 
 
 _LONGEST_TITLE = 200
@@ -179,17 +182,6 @@ def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
             f"{where}.recipe_stops: only with grader {', '.join(mathematical)} (found {benchmark.grader}), because the"
             " words occur in other answers"
         )
-
-
-def _budget_errors(config: Config, where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
-    samples = benchmark.samples or config.samples
-    for policy, more in benchmark.deeper.items():
-        if more <= samples:
-            yield f"{where}.deeper.{policy}: {more} must exceed the {samples} samples of the other policies"
-    largest, given = max(config.budgets, default=0), list(benchmark.extension or ())
-    doubled = [largest * 2**i for i in range(1, len(given) + 1)]
-    if given != doubled:
-        yield f"{where}.extension: {given} must go on doubling from the last of budgets: {doubled}"
 
 
 def _policy_errors(config: Config) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
@@ -31,40 +31,39 @@ class _Request:
     title="batch outputs of OpenAI and of vllm run-batch",
     versions="OpenAI's per-line object of batch outputs; vLLM 0056ae7b",
     ran=False,
-    wishes=("requests", "custom_id", "logprobs"),
+    wishes=("requests", "logprobs"),
 )
 class BatchReader(InFolders):
     """Files of answers, and the file of requests that they answer, which alone has prompts and sampling parameters.
 
     A sample's number is its request's place among the requests with the same last message of the user, times ``n``,
-    plus the index of the choice; with the wish ``custom_id``, a pattern such as ``{question}#{sample}``, ids say it.
+    plus the index of the choice.
     """
 
     name = r".+\.jsonl"
 
-    def fits(self, path: Path) -> bool:
+    def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether the lines are answers or failures."""
-        row = lines.first_object(path)
-        return row is not None and "custom_id" in row and ("response" in row or "error" in row)
+        return "custom_id" in row and ("response" in row or "error" in row)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples in the order of answers; requests without an answer are failed samples at the end. Refuses
-        answers without requests or pattern, and a request that occurs twice.
+        answers without requests, and a request that occurs twice.
         """
-        pattern = _pattern(wishes["custom_id"]) if "custom_id" in wishes else None
-        if "requests" not in wishes and pattern is None:
+        if "requests" not in wishes:
             raise InputError(
                 f"{files[0]} has answers alone: their prompts and sampling parameters are in the file of requests",
-                "name it by --requests, or say how ids are made: --custom-id '{question}#{sample}'",
+                "name it by --requests",
             )
-        known: dict[str, _Request] = {}
-        if "requests" in wishes:
-            known, pattern = _requests(Path(wishes["requests"]), pattern, notes), None
+        known = _requests(Path(wishes["requests"]), notes)
         failed: dict[str, str] = {}
         for path in sorted(files):
             for place, row in lines.objects(path, notes, ("custom_id",), "a batch output"):
                 body, name = _body(row), str(row["custom_id"])
-                request = _request_of(name, known, pattern, place)
+                if name not in known:
+                    what = f"{place}: custom_id {name[:60]!r} is not in the file of requests"
+                    raise InputError(what, "name the input of this batch")
+                request = known[name]
                 if body is None:
                     failed.setdefault(name, place)
                 elif request.is_answered:
@@ -80,17 +79,7 @@ class BatchReader(InFolders):
                     yield LoggedSample(request.stream, request.document, number, None, place, "failed")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    if "{question}" not in text or "{sample}" not in text:
-        raise InputError(
-            f"custom_id is {text!r}; allowed: a pattern with {{question}} and {{sample}}",
-            "for example '{question}#{sample}' for ids such as sum-1#0",
-        )
-    escaped = re.escape(text)
-    return re.compile(escaped.replace(r"\{question\}", "(?P<question>.+)").replace(r"\{sample\}", r"(?P<sample>\d+)"))
-
-
-def _requests(path: Path, pattern: re.Pattern[str] | None, notes: Notes) -> dict[str, _Request]:
+def _requests(path: Path, notes: Notes) -> dict[str, _Request]:
     """Requests by id. Questions, parameters and numbers are shared objects, so that a million requests fit."""
     requests: dict[str, _Request] = {}
     documents: dict[str, Document] = {}
@@ -106,37 +95,13 @@ def _requests(path: Path, pattern: re.Pattern[str] | None, notes: Notes) -> dict
         key = repr((body.get("model"), sorted(asked.items(), key=repr)))
         stream = streams.setdefault(key, Stream(str(body.get("model") or ""), "", asked, ""))
         prompt = last_asked(body.get("messages", body.get("prompt")))
-        if pattern is not None:
-            question, first = _parsed(pattern, name, place)
-            document = documents.setdefault(question, Document(question, False, prompt, True))
-            first *= n
-        else:
-            if prompt is None:
-                raise InputError(f"{place}: no messages of a user and no text prompt in 'body'")
-            document = documents.setdefault(prompt, Document(None, False, prompt, True))
-            first = counts.get((prompt, key), 0)
-            counts[prompt, key] = first + n
+        if prompt is None:
+            raise InputError(f"{place}: no messages of a user and no text prompt in 'body'")
+        document = documents.setdefault(prompt, Document(None, False, prompt, True))
+        first = counts.get((prompt, key), 0)
+        counts[prompt, key] = first + n
         requests[name] = _Request(document, first, n, stream)
     return requests
-
-
-def _parsed(pattern: re.Pattern[str], name: str, place: str) -> tuple[str, int]:
-    match = pattern.fullmatch(name)
-    if match is None:
-        raise InputError(f"{place}: custom_id {name[:60]!r} does not fit the pattern that was given")
-    return match["question"], int(match["sample"])
-
-
-def _request_of(name: str, known: dict[str, _Request], pattern: re.Pattern[str] | None, place: str) -> _Request:
-    """The request of an answer; if there is only a pattern, it is made from the id."""
-    if name not in known:
-        if pattern is None:
-            raise InputError(
-                f"{place}: custom_id {name[:60]!r} is not in the file of requests", "name the input of this batch"
-            )
-        question, sample = _parsed(pattern, name, place)
-        known[name] = _Request(Document(question), sample, 1, Stream())
-    return known[name]
 
 
 def _body(row: lines.Object) -> lines.Object | None:

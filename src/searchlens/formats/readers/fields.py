@@ -235,7 +235,11 @@ class InFolders:
     def fits(self, path: Path) -> bool:
         """Whether a file is of the format."""
         row = first_object(path)
-        return row is not None and all(key in row for key in self.keys)
+        return row is not None and self.is_row(row)
+
+    def is_row(self, row: Mapping[str, Any]) -> bool:
+        """Whether the first row of a file of lines is of this format."""
+        return all(key in row for key in self.keys)
 
 
 def plain_name(path: Path) -> str:
@@ -268,17 +272,25 @@ class Dated:
 
 
 def of_dates(
-    files: Sequence[Dated], date: str | None, notes: Notes, read: Callable[[Dated, int], Iterator[LoggedSample]]
+    files: Sequence[Path],
+    name: re.Pattern[str],
+    series: Callable[[Path], str],
+    date: str | None,
+    notes: Notes,
+    read: Callable[[Dated, int], Iterator[LoggedSample]],
 ) -> Iterator[LoggedSample]:
     """For each series and task the samples of the newest file, or of those of a date, of which the beginning is enough;
-    ``all`` takes every file, in the order of their dates, and ``read`` gets the number of its first sample. An
-    ``InputError`` lists the dates of a task that has none of this one.
+    ``all`` takes every file, in the order of their dates, and ``read`` gets the number of its first sample. The name of
+    a file says ``task`` and ``date``. An ``InputError`` lists the dates of a task that has none of this one.
     """
     by_task: dict[tuple[str, str], list[Dated]] = {}
-    for file in sorted(files, key=lambda file: (file.series, file.task, file.date)):
-        by_task.setdefault((file.series, file.task), []).append(file)
-    wanted = {}
-    for (series, task), same in by_task.items():
+    for path in files:
+        match = name.fullmatch(plain_name(path))
+        task, said = (match["task"], match["date"]) if match else (path.name.split(".")[0], "")
+        by_task.setdefault((series(path), task), []).append(Dated(path, series(path), task, said))
+    wanted = []
+    for (_, task), same in sorted(by_task.items()):
+        same.sort(key=lambda file: file.date)
         dated = [file for file in same if date in (None, "all") or file.date.startswith(str(date))]
         if not dated:
             dates = ", ".join(file.date for file in same)
@@ -287,8 +299,8 @@ def of_dates(
             others = ", ".join(file.date for file in dated[:-1])
             notes.add(f"task {task!r} has several dates; {dated[-1].date} was read, not {others}")
             dated = dated[-1:]
-        wanted[series, task] = dated
-    for dated in wanted.values():
+        wanted.append(dated)
+    for dated in wanted:
         start = 0
         for file in dated:
             most = start

@@ -104,7 +104,7 @@ def guarded(reader: Reader, files: Any, wishes: Mapping[str, str], notes: Notes)
             return
         what = next(_wrong(sample, *known), "")
         if what:
-            raise InputError(f"{sample.place}: {what}{_fields(notes)}", _HINT)
+            raise InputError(f"{sample.place}: {what}{_listed(notes.current[1])}", _HINT)
         known = sample.stream, sample.document
         yield sample
 
@@ -121,14 +121,7 @@ def _explained(error: BaseException, notes: Notes) -> str:
         return f"a file is not as its format says: {told}"
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         return f"{place}: no key {error.args[0]!r}{_listed(row)}"
-    return f"{place}: a field has another type than its format says ({told}){_fields(notes)}"
-
-
-def _fields(notes: Notes) -> str:
-    """Which fields of the present record differ from the record before it, which was read; otherwise what they are."""
-    _, row = notes.current
-    differing = list(_differences(row, notes.before, ""))[:_SHOWN] if notes.before is not None else []
-    return f": {', '.join(differing)}" if differing else _listed(row)
+    return f"{place}: a field has another type than its format says ({told}){_listed(row)}"
 
 
 def _listed(row: Any) -> str:
@@ -145,17 +138,6 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(part, f"{name}.{key}" if name else str(key))
     else:
         yield name, named(value)
-
-
-def _differences(row: Any, before: Any, name: str) -> Iterator[str]:
-    """Fields whose kind of JSON is not that of the record before, by their dotted names."""
-    if named(row) != named(before):
-        yield f"{name!r} is {named(row)}, {named(before)} in the record before" if name else f"it is {named(row)}"
-    elif isinstance(row, dict):
-        for key in row.keys() & before.keys():
-            yield from _differences(row[key], before[key], f"{name}.{key}" if name else str(key))
-    elif isinstance(row, list) and row and before:
-        yield from _differences(row[0], before[0], f"{name}[0]")
 
 
 # ---- what a reader made of it

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
-from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, plain_name, split_at
+from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, split_at
 from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
 from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
@@ -50,13 +51,14 @@ class LightevalReader(InFolders):
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file; refuses a date that no file has."""
-        dated = []
-        for path in files:
-            match, split = _LIGHTEVAL_NAME.fullmatch(path.name), split_at(path, "details")
-            model = "/".join(split[1].parts[:-2]) if split else ""  # organisation and model; then come date and name
-            task, date = (match["task"], match["date"]) if match else (path.stem, "")
-            dated.append(Dated(path, model, task, date))
-        yield from of_dates(dated, wishes.get("date"), notes, lambda file, start: _samples(file, start, notes))
+        date = wishes.get("date")
+        yield from of_dates(files, _LIGHTEVAL_NAME, _model, date, notes, lambda file, at: _samples(file, at, notes))
+
+
+def _model(path: Path) -> str:
+    """Organisation and model; behind them come the folder of a date and the name."""
+    split = split_at(path, "details")
+    return "/".join(split[1].parts[:-2]) if split else ""
 
 
 def _columns(path: Path) -> tuple[str, str, str] | None:
@@ -176,12 +178,8 @@ class LmEvalReader(InFolders):
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, file by file; refuses a task that generated no text, and a date that no file has."""
-        dated = []
-        for path in files:
-            match = _LM_EVAL_NAME.fullmatch(plain_name(path))
-            task, date = (match["task"], match["date"]) if match else (path.name.split(".")[0], "")
-            dated.append(Dated(path, str(path.parent), task, date))
-        yield from of_dates(dated, wishes.get("date"), notes, lambda file, start: _read(file, start, wishes, notes))
+        read = partial(_read, wishes=wishes, notes=notes)
+        yield from of_dates(files, _LM_EVAL_NAME, lambda path: str(path.parent), wishes.get("date"), notes, read)
 
 
 def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:

@@ -101,12 +101,9 @@ class Notes:
         self._places: dict[str, str] = {}
         self.current: tuple[str, Any] = ("", None)
         """Place and content of the record that is being read, for messages."""
-        self.before: Any = None
-        """The record before it."""
 
     def at(self, place: str, record: Any) -> None:
-        """Remember which record is read now: the one before it was read without a mistake."""
-        self.before = self.current[1]
+        """Remember which record is read now."""
         self.current = place, record
 
     def add(self, what: str, place: str = "") -> None:

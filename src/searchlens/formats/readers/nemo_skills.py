@@ -12,7 +12,7 @@ from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
 from searchlens.formats.readers.fields import InFolders, beside, count_of, golds_of, of_texts, plain_name, value_of
-from searchlens.formats.readers.lines import kind, opened, walked
+from searchlens.formats.readers.lines import walked
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 
 # ---- NeMo-Skills
@@ -45,11 +45,8 @@ class NemoSkillsReader(InFolders):
 
     name = _NAME.pattern
 
-    def fits(self, path: Path) -> bool:
+    def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether the lines have generations, or verdicts on them."""
-        row = lines.first_object(path)
-        if row is None:
-            return False
         if "generation" in row or "_full_generation" in row:
             return any(key in row for key in _QUESTION)
         return "predicted_answer" in row and ("symbolic_correct" in row or "judgement" in row)
@@ -149,7 +146,6 @@ def _nemo_judged(row: lines.Object) -> dict[str, Verdict]:
 
 # ---- OpenCompass
 
-_BEGINNING = re.compile(rb'\s*\{\s*"\d+"\s*:\s*\{')
 _PART = re.compile(r"(?P<name>.+)_(?P<part>\d+)\.json")
 
 Row = dict[str, Any]
@@ -172,14 +168,9 @@ class OpencompassReader(InFolders):
 
     def fits(self, path: Path) -> bool:
         """Whether the first member is a prediction."""
-        if kind(path) in ("zip", "parquet"):
-            return False
-        with opened(path) as file:
-            if not _BEGINNING.match(file.read(4096).removeprefix(b"\xef\xbb\xbf")):
-                return False
         try:
             with walked(path, Notes()) as text:
-                row = next((text.value() for _ in text.members()), None)
+                row = next((text.value() for key in text.members() if key.isdecimal()), None)
         except InputError:
             return False
         return isinstance(row, dict) and "prediction" in row

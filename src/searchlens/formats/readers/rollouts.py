@@ -12,17 +12,8 @@ from typing import Any
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers import lines
-from searchlens.formats.readers.fields import (
-    InFolders,
-    end_of,
-    golds_of,
-    last_asked,
-    number_of,
-    parts_of,
-    plain_name,
-    split_at,
-)
+from searchlens.formats.readers import fields, lines
+from searchlens.formats.readers.fields import InFolders, golds_of, last_asked, number_of
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 from searchlens.store.parquet import columns_of, rows
 
@@ -62,16 +53,15 @@ class LimitOfRlvrReader(InFolders):
     name = r".+_seed\d+_t.+\.jsonl"
     keys = ("code", "pred", "gt")
 
-    def fits(self, path: Path) -> bool:
+    def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether the lines have lists of texts."""
-        row = lines.first_object(path)
-        return super().fits(path) and row is not None and isinstance(row["code"], list)
+        return super().is_row(row) and isinstance(row["code"], list)
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples, seed by seed; refuses a line whose lists have different lengths."""
         series: dict[tuple[str, ...], list[_Part]] = {}
         for path in files:
-            match = _NAME.fullmatch(plain_name(path))
+            match = _NAME.fullmatch(fields.plain_name(path))
             part, key = _Part(path, 0, 0, None), [str(path)]
             if match is not None:
                 part = _Part(path, int(match["seed"]), int(match["start"] or 0), float(match["temperature"]))
@@ -89,7 +79,7 @@ class LimitOfRlvrReader(InFolders):
 
 def _samples(part: _Part, first: int, width: int, notes: Notes) -> Iterator[LoggedSample]:
     asked = {} if part.temperature is None else {"temperature": part.temperature}
-    split = split_at(part.path, "eval_results")
+    split = fields.split_at(part.path, "eval_results")
     model = "/".join([*split[0].parts[-1:], *split[1].parts[:-2]]) if split else ""  # the run and its step
     stream = Stream(model, part.path.parent.name, asked, _FORMAT)
     for place, row in lines.objects(part.path, notes, LimitOfRlvrReader.keys, _FORMAT):
@@ -104,7 +94,7 @@ def _samples(part: _Part, first: int, width: int, notes: Notes) -> Iterator[Logg
         prompt = prompt if isinstance(prompt, str) else None
         document = Document(row.get("idx"), True, prompt, False, (), golds_of(row["gt"]))
         for position, text in enumerate(texts):
-            finish = "unknown" if ends is None else end_of(ends[position], notes, place)
+            finish = "unknown" if ends is None else fields.end_of(ends[position], notes, place)
             said = _verdict(scores, answers, position)
             yield LoggedSample(stream, document, first + position, str(text), place, finish, verdicts=said)
 
@@ -185,7 +175,7 @@ def _text(completion: Any) -> str:
     if isinstance(completion, str):
         return completion
     said = [message for message in completion or () if message.get("role") == "assistant"]
-    return "".join(parts_of(message.get("content"))[1] for message in said)
+    return "".join(fields.parts_of(message.get("content"))[1] for message in said)
 
 
 @reader(
