@@ -284,7 +284,7 @@ def test_samples_of_counts_are_not_pruned(raw: Raw, make_grid: Make, sampled: Gr
     record(sampled, tmp_path / "kept")
     grid = make_grid({**raw, "study": {**raw["study"], "recorded_counts": "kept"}})
     assert grid.study.recorded_counts
-    assert unused(grid).generations == []
+    assert unused(grid)["generation folder"] == []
 
 
 def test_figures_are_asked_for_by_cells_that_there_are(raw: Raw) -> None:

@@ -47,7 +47,7 @@ def test_a_job_that_ends_while_prune_looks_left_nothing(grid: Grid, monkeypatch:
     (folder / "0.parquet").touch()
     for path in (folder / "0.parquet", folder):
         os.utime(path, (1, 1))
-    assert unused(grid).temporary == [folder]
+    assert unused(grid)["temporary file"] == [folder]
     stat = Path.stat
 
     def ends(path: Path, **options: Any) -> os.stat_result:
@@ -56,7 +56,7 @@ def test_a_job_that_ends_while_prune_looks_left_nothing(grid: Grid, monkeypatch:
         return stat(path, **options)
 
     monkeypatch.setattr(Path, "stat", ends)
-    assert unused(grid).temporary == []
+    assert unused(grid)["temporary file"] == []
 
 
 @pytest.mark.parametrize("moved", [".parquet", ".json"])

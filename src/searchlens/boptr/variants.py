@@ -25,6 +25,7 @@ from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, calibrated, 
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.view import CellCounts, Counts
 from searchlens.catalogue import frame
+from searchlens.store.files import read_bytes
 
 SIGNED_WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
 """Weights W of v6: rank of P, A, rank of T, controller, log cost."""
@@ -196,7 +197,7 @@ def variant_table() -> pl.DataFrame:
     alone; null if it has no such row.
     """
     columns = ("variant", "state", "parameters", "use", "interpretation", "rule", "rule_anchor")
-    return pl.read_csv(File(__file__).with_name("variants.csv"), schema=dict.fromkeys(columns, pl.String()))
+    return pl.read_csv(read_bytes(File(__file__).with_name("variants.csv")), schema=dict.fromkeys(columns, pl.String()))
 
 
 # ---- what the fits identify

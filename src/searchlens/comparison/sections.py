@@ -109,7 +109,7 @@ def _support(found: LogComparison) -> Section:
     words = {
         "kept": "kept: both solve",
         "shrunk": "shrunk: Base alone",
-        "expanded": "expanded: RL alone",
+        "expanded": f"expanded: RL alone (Base at least 0, at most {100 * row['base_epsilon']:.2g}% of the time)",
         "out": "neither",
     }
     rows = []

@@ -163,6 +163,8 @@ def support(context: StudyContext) -> fmt.Table:
         "Questions in the support of both sides (kept), of Base alone (shrunk), of RL alone (expanded), of neither"
         " (out): those with a right sample, of so many samples of Base and of RL; option `measures.support_right`. A"
         " question with a small chance of a right answer enters and leaves at random, and a larger pool finds more.",
+        "Expanded: a sample of Base solves such a question with a chance of at least 0, at most base_epsilon of the CSV"
+        " (95%, each question by itself). Table `bounds` has more, where texts were scored under both sides.",
         "By chance: shrunk and expanded questions to expect if both sides were alike on every question. Significant:"
         " those whose right samples differ by Fisher's exact test, in parentheses how many of both to expect by"
         " chance. The frame `support_changes` has each with its p.",
