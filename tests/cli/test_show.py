@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import searchlens
-from conftest import Patch, Raw, Said
+from conftest import ROOT, Patch, Raw, Said
 from searchlens.analysis.uncertainty import Interval, wilson
 from searchlens.api.differences import apart, differences
 from searchlens.cli.main import main
@@ -342,3 +342,15 @@ def test_an_unknown_end_leaves_the_difference_without_an_interval() -> None:
     found = apart(one, ends, one, Interval(np.array([0.4]), np.array([0.6])))
     assert np.isnan(found.hi).all()
     assert np.isfinite(found.lo).all()
+
+
+def test_the_summary_is_that_of_the_last_run(results: Path, capsys: Said, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Whatever the configuration is now: another default policy was not asked of these results."""
+    monkeypatch.delenv("SEARCHLENS_SNAPSHOT", raising=False)
+    for name in ("config", "resources"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    with chdir(tmp_path):
+        assert main(["summary"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("RL − Base under topp0.95_t1.0, pass@k")
+    assert "  toy/sums: N=1: " in printed and "micro-1m" not in printed

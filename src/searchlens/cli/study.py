@@ -24,6 +24,7 @@ from searchlens.config import project
 from searchlens.config.sampled import BenchmarkSpec
 from searchlens.errors import InputError, JobError, counted
 from searchlens.plan import TO_GET_READY, Grid
+from searchlens.store import snapshots
 
 OF_THE_REPOSITORY = ("ci.yaml", "zoo.yaml", "zoo-tables.yaml", "zoo-power.yaml", "own.yaml", "*.lock.json", "lock.json")
 """Files of ``config/`` that a new study does not get: they need the cohort of the zoo, or belong to another study."""
@@ -182,7 +183,13 @@ def _status(args: argparse.Namespace) -> None:
 def _summary(args: argparse.Namespace) -> None:
     from searchlens.cli import summary
 
-    put(args, summary.answer(grid_of(args), run_command(args)), summary.rendered)
+    grid = grid_of(args)
+    written = grid.layout.snapshots()
+    if (
+        written and not args.snapshot and snapshots.path_of(grid.config) not in written
+    ):  # that of another run, such as the demo's
+        grid = Grid(snapshots.read(max(written, key=lambda path: path.stat().st_mtime_ns)))
+    put(args, summary.answer(grid, run_command(args)), summary.rendered)
 
 
 def _show(args: argparse.Namespace) -> None:
