@@ -185,9 +185,8 @@ def _summary(args: argparse.Namespace) -> None:
 
     grid = grid_of(args)
     written = grid.layout.snapshots()
-    if (
-        written and not args.snapshot and snapshots.path_of(grid.config) not in written
-    ):  # that of another run, such as the demo's
+    if written and not args.snapshot and snapshots.path_of(grid.config) not in written:
+        # The last run had another configuration, such as that of the demo.
         grid = Grid(snapshots.read(max(written, key=lambda path: path.stat().st_mtime_ns)))
     put(args, summary.answer(grid, run_command(args)), summary.rendered)
 
