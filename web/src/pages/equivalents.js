@@ -25,7 +25,7 @@ export async function equivalents(study, cell, view) {
     ["equivalents", "exponents", "exponent_profiles", "crossings", "joint_exponents"].map((name) => study.frame(files[name])),
   )).map((frame, i) => (i === 4 ? pick(frame, { benchmark: cell.benchmark }) : pick(frame, own)));
   const present = new Set(all.map((row) => row.policy));
-  const policies = ["best", study.index.default_policy, ...present].filter((name, i, list) => present.has(name) && list.indexOf(name) === i);
+  const policies = [study.index.default_policy, "best", ...present].filter((name, i, list) => present.has(name) && list.indexOf(name) === i);
   const policy = policies.includes(view.query.p) ? view.query.p : policies[0];
   const rows = pick(all, { policy }).sort((a, b) => a.budget - b.budget);
   const title = (/** @type {string} */ name) => (name === "best" ? "the best policy at each number of samples" : study.policyTitle(name));
@@ -125,7 +125,7 @@ function crossing(study, rows) {
 /** @param {import("../study.js").Study} study @param {import("../main.js").View} view @param {any[]} exponents @param {any[]} profiles @param {any[]} joint */
 function sets(study, view, exponents, profiles, joint) {
   if (!exponents.length) return null;
-  const scopes = [...new Set(exponents.map((row) => row.policy))];
+  const scopes = [...new Set(exponents.map((row) => row.policy))].sort((a, b) => Number(b === study.index.default_policy) - Number(a === study.index.default_policy));
   const scope = scopes.includes(view.query.scope) ? view.query.scope : scopes[0];
   const row = exponents.find((each) => each.policy === scope);
   const curve = pick(profiles, { policy: scope }).filter((each) => known(each.p)).sort((a, b) => a.beta - b.beta);
