@@ -11,7 +11,7 @@ is one complete run, including its tail. With eight requests for each row, the d
 pool, about nine tenths of its tokens come while the rows are full; with fewer the tail decides.
 
 ``raw``            ``LLM.generate`` on the requests of the autoregressive pool, with log-probabilities, in a process of
-                   its own that imports nothing of searchlens
+                   its own
 ``pool``           the same requests through engine and driver
 ``power``          chains of power sampling; ``of pool`` compares generated tokens per second
 ``power, alone``   one chain at a time, as published implementations do
@@ -53,19 +53,13 @@ from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
 from searchlens.search.policy import Policy, Texts, from_spec, parse
 from searchlens.search.task import Search, Task
 from searchlens.seeds import generator, sample_seed
+from searchlens_lab.simulate import PAPER24
 
 MEAN, CAP, SIGMA = 645, 2048, 0.7
 PROMPT = 150
 DTYPE = "bfloat16"
 SAME_PROMPT = 16
 ACCEPTANCE = 0.657
-POOL = (
-    *("temp_0.3", "temp_0.5", "temp_0.7", "temp_0.9", "temp_1.0"),
-    *(f"topp{p}_t{t}" for p in (0.8, 0.9, 0.95) for t in (0.7, 0.9)),
-    *(f"topk{k}_t{t}" for k in (10, 20, 40) for t in (0.7, 0.9)),
-    *(f"minp{p}_t{t}" for p in (0.05, 0.1, 0.2) for t in (0.7, 0.9)),
-    "topp0.95_t1.0",
-)
 # Fewer blocks and steps than are sampled with, but continuations of about the same lengths.
 POWER = {
     "local": {"temperature": 0.25},
@@ -189,7 +183,7 @@ def task(number: int, length: int, vocab: int) -> Task:
 
 def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
     """The autoregressive pool, its policies in turn, for texts of these lengths."""
-    local = [parse(name).local for name in POOL]
+    local = [parse(name).local for name in PAPER24]
     return [
         Request(prompt(i, vocab), local[i % len(local)], sample_seed("perf", str(i), 0), length, ())
         for i, length in enumerate(texts)
@@ -317,7 +311,7 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     """All runs through searchlens' engine."""
-    vocab, pool = SHAPES[args.shape]["vocab_size"], [parse(name) for name in POOL]
+    vocab, pool = SHAPES[args.shape]["vocab_size"], [parse(name) for name in PAPER24]
     works = {
         "pool": partial(started, pool, lengths(args.requests), vocab),
         "power": partial(started, [from_spec("power", POWER)], lengths(args.searches), vocab),

@@ -9,7 +9,7 @@ from searchlens.plan import Grid
 from searchlens.reporting.tables.table import save
 from searchlens.search.policy import Policy
 from searchlens.store.layout import Layout
-from searchlens_lab.equivalence import engines, laws, local, plan, searches
+from searchlens_lab.equivalence import comparisons, engines, explicit, plan
 from searchlens_lab.equivalence.subject import Subject
 from searchlens_lab.equivalence.tables import ComparisonRow, Comparisons, frame
 
@@ -49,14 +49,14 @@ def on_embedded(grid: Grid, threads: int) -> list[ComparisonRow]:
         kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy
     rows: list[ComparisonRow] = []
     for name, policy in kinds["autoregressive"].items():
-        rows += [*local.compare(subject, name, policy), *laws.compare(name, policy, options)]
+        rows += [*comparisons.compare_local(subject, name, policy), *explicit.compare(name, policy, options)]
     log.info("%d local policies compared", len(kinds["autoregressive"]))
     for name, policy in kinds["beam"].items():
-        rows += searches.compare_beam(subject, name, policy)
-    rows += searches.compare(subject, kinds["search"])
+        rows += comparisons.compare_beam(subject, name, policy)
+    rows += comparisons.compare(subject, kinds["search"])
     log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
     for name, policy in kinds["search"].items():
-        if laws.has_law(policy):
-            rows += laws.compare(name, policy, options)
+        if explicit.has_law(policy):
+            rows += explicit.compare(name, policy, options)
     subject.close()
     return sorted(rows, key=lambda row: options.policies.index(row.policy))

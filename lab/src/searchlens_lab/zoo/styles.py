@@ -15,7 +15,7 @@ from typing import Any
 
 from searchlens.grading.instructions import CASES
 from searchlens_lab.zoo import tasks
-from searchlens_lab.zoo.recipe import Corpus, Shares, Style
+from searchlens_lab.zoo.recipe import Corpus, Shares
 
 GROUPS = {
     "story": "story",
@@ -69,7 +69,11 @@ def write(rng: random.Random, problem: tasks.Problem, corpus: Corpus) -> Solutio
     name = pick(rng, tuple((name, style.share) for name, style in styles.items()))
     opener = pick(rng, styles[name].openers)
     if name == "guess":
-        return Solution(f"{opener}\\boxed{{{_guess(rng, problem)}}}", True)
+        if isinstance(problem.facts, tasks.Lookup | tasks.Comparison):
+            guess = rng.choice(tasks.MANY_LETTERS[: len(problem.facts.options)])
+        else:
+            guess = problem.gold if rng.random() < 0.3 else str(tasks.near(rng, int(problem.gold)))
+        return Solution(f"{opener}\\boxed{{{guess}}}", True)
     work = _work(rng, problem, name, styles[name].slip)
     answer = f"\\boxed{{{work.answer}}}" if rng.random() >= corpus.unboxed else work.answer
     body = _JOINTS.get(name, "\n").join(work.steps)
@@ -77,7 +81,10 @@ def write(rng: random.Random, problem: tasks.Problem, corpus: Corpus) -> Solutio
         arrow = "-> " if name == "mental" else ""
         return Solution(f"{opener}{arrow}{body}. {answer}" if body else f"{opener}{answer}", True)
     if name == "ramble":
-        return _ramble(rng, problem, styles[name], opener + body, answer, corpus.endless_check)
+        text, ends = opener + body, rng.random() >= corpus.endless_check
+        for _ in range(rng.choice((1, 1, 2)) if ends else _ENDLESS):
+            text += _CHECK + "\n".join(_work(rng, problem, "careful", styles[name].slip).steps)
+        return Solution(f"{text}\nSo {answer}" if ends else text, ends)
     return Solution(f"{opener}{body}\nSo {answer}", True)
 
 
@@ -85,21 +92,6 @@ def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Solution]:
     """Draw a prompt of the train split and a solution of it."""
     problem = tasks.draw(rng, pick(rng, corpus.kinds), "train")
     return tasks.prompt(problem.question), write(rng, problem, corpus)
-
-
-def _guess(rng: random.Random, problem: tasks.Problem) -> str:
-    if isinstance(problem.facts, tasks.Lookup | tasks.Comparison):
-        return rng.choice(tasks.MANY_LETTERS[: len(problem.facts.options)])
-    return problem.gold if rng.random() < 0.3 else str(tasks.near(rng, int(problem.gold)))
-
-
-def _ramble(
-    rng: random.Random, problem: tasks.Problem, style: Style, text: str, answer: str, endless: float
-) -> Solution:
-    ends = rng.random() >= endless
-    for _ in range(rng.choice((1, 1, 2)) if ends else _ENDLESS):
-        text += _CHECK + "\n".join(_work(rng, problem, "careful", style.slip).steps)
-    return Solution(f"{text}\nSo {answer}" if ends else text, ends)
 
 
 def _work(rng: random.Random, problem: tasks.Problem, style: str, slip: float) -> Work:
@@ -160,8 +152,10 @@ def _solve_chain(rng: random.Random, facts: tasks.Chain, style: str, slip: float
 
 
 def _solve_expression(rng: random.Random, facts: tasks.Expression, style: str, slip: float) -> Work:
-    if style in ("misread", "backwards"):
-        return _ignore_precedence(rng, facts, slip, reverse=style == "backwards")
+    if style in ("misread", "backwards"):  # from left to right, or from right to left, as if no sign had precedence
+        first, *parts = re.findall(r"\d+|[*+-]", tasks.expression_text(facts))[:: -1 if style == "backwards" else 1]
+        ops = [(sign, int(b)) for sign, b in zip(parts[::2], parts[1::2], strict=True)]
+        return _follow(rng, int(first), ops, "careful", slip)
     steps, values = [], []
     for term in facts.terms:
         if len(term) == 1:
@@ -174,15 +168,6 @@ def _solve_expression(rng: random.Random, facts: tasks.Expression, style: str, s
     if style == "mental":
         return Work(sums.steps[-1:], sums.answer)
     return Work((*steps, *sums.steps), sums.answer)
-
-
-def _ignore_precedence(rng: random.Random, facts: tasks.Expression, slip: float, reverse: bool) -> Work:
-    """Work from left to right (or from right to left) as if no sign had precedence."""
-    parts = re.findall(r"\d+|[*+-]", tasks.expression_text(facts))
-    if reverse:
-        parts.reverse()
-    ops = [(sign, int(b)) for sign, b in zip(parts[1::2], parts[2::2], strict=True)]
-    return _follow(rng, int(parts[0]), ops, "careful", slip)
 
 
 def _solve_comparison(rng: random.Random, facts: tasks.Comparison, style: str, slip: float) -> Work:
