@@ -36,7 +36,7 @@ import numpy as np
 from harness import Spent, alone, spent
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr.cohort import Cohort, DenseLandscape
+from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.evaluate import Key, Task, evaluate
 from searchlens.boptr.rows import Blend
 from searchlens.boptr.rule import Path
@@ -91,15 +91,13 @@ def visits_and_errors(simulated: Cohort, options: BoptrOptions) -> tuple[dict[Ke
         if landscape is not None and isinstance(prediction, Path | Blend):
             paths = prediction.paths if isinstance(prediction, Blend) else (prediction,)
             counted = np.ones(len(plan.budgets), bool) if paths[0].skip is None else ~paths[0].skip[:, 0]
-            along = [points(landscape, path, plan.budgets) for path in paths]
+            names = landscape.complete(plan.budgets)
+            along = []
+            for path in paths:
+                steps = zip(path.policy[:, 0], path.budget[:, 0], strict=True)
+                along.append([landscape.points[names[i], plan.budgets[n]] for i, n in steps])
             visits[key] = Visits(along, np.flatnonzero(counted).tolist())
     return visits, {key: evaluation.scores[key].plain[1 : LOOP + 1] for key in visits}
-
-
-def points(landscape: DenseLandscape, path: Path, budgets: tuple[int, ...]) -> list[int]:
-    names = landscape.complete(budgets)
-    steps = zip(path.policy[:, 0], path.budget[:, 0], strict=True)
-    return [landscape.points[names[policy], budgets[n]] for policy, n in steps]
 
 
 def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[dict[Key, float]]:

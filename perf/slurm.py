@@ -24,22 +24,8 @@ JOBS = 20
 """At once; an even number."""
 
 
-def _alone(study: Study, pools: list[str]) -> float:
-    """Median seconds of the command that such a job runs."""
-    seconds = []
-    for pool in pools:
-        started = time.monotonic()
-        study.call("searchlens", "generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--manifest", pool)
-        seconds.append(time.monotonic() - started)
-    return statistics.median(seconds)
-
-
-def _empty(cluster: Cluster) -> float:
-    """Seconds from submission to end of ten jobs that do nothing, one after another; each."""
-    started = time.monotonic()
-    for _ in range(10):
-        cluster.command("sbatch", "--wait", "--output=/dev/null", "--wrap=true")
-    return (time.monotonic() - started) / 10
+COMMAND = ("searchlens", "generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--manifest")
+"""What such a job runs, before the name of its pool."""
 
 
 def main() -> None:
@@ -52,7 +38,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             study = sampled(Path(name) / "study", cluster.environment, JOBS)
             pools = study.manifests("micro-1m-base")[:3]
-            alone, empty = _alone(study, pools), _empty(cluster)
+            seconds = []
+            for pool in pools:
+                started = time.monotonic()
+                study.call(*COMMAND, pool)
+                seconds.append(time.monotonic() - started)
+            alone, started = statistics.median(seconds), time.monotonic()
+            for _ in range(10):
+                cluster.command("sbatch", "--wait", "--output=/dev/null", "--wrap=true")
+            empty = (time.monotonic() - started) / 10
             for pool in pools:
                 (study.path / pool).unlink()
             single = [_elapsed(cluster, study, pool) for pool in pools]

@@ -175,12 +175,6 @@ def prompt(number: int, vocab: int) -> tuple[int, ...]:
     return tuple(generator("perf", "prompt", number // SAME_PROMPT).integers(3, vocab, PROMPT).tolist())
 
 
-def task(number: int, length: int, vocab: int) -> Task:
-    """The task of a search whose text ends after ``length`` tokens."""
-    seed = sample_seed("perf", str(number), 0)
-    return Task(prompt(number, vocab), seed, length, (), (), lambda _: "", lambda _: None)
-
-
 def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
     """The autoregressive pool, its policies in turn, for texts of these lengths."""
     local = [parse(name).local for name in PAPER24]
@@ -191,8 +185,12 @@ def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
 
 
 def started(policies: Sequence[Policy], texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
-    """Searches under policies in turn."""
-    return [(i, start(task(i, length, vocab), policies[i % len(policies)])) for i, length in enumerate(texts)]
+    """Searches under policies in turn, whose texts have these lengths."""
+    searches = []
+    for i, length in enumerate(texts):
+        task = Task(prompt(i, vocab), sample_seed("perf", str(i), 0), length, (), (), lambda _: "", lambda _: None)
+        searches.append((i, start(task, policies[i % len(policies)])))
+    return searches
 
 
 def _endless(searches: Callable[[], list[tuple[int, Search]]]) -> Iterator[tuple[int, Search]]:

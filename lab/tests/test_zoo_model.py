@@ -19,8 +19,8 @@ from safetensors import safe_open  # noqa: E402
 from searchlens.benchmarks.files import read_bytes  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.grading.instructions import CHECKS, passes  # noqa: E402
+from searchlens_lab.zoo import corpus as corpora  # noqa: E402
 from searchlens_lab.zoo import model as models  # noqa: E402
-from searchlens_lab.zoo import styles  # noqa: E402
 from searchlens_lab.zoo.card import BASE, RL, write_cards  # noqa: E402
 from searchlens_lab.zoo.corpus import END, Tokens, train_tokenizer  # noqa: E402
 from searchlens_lab.zoo.evaluate import boxed, build, is_right, paired_interval, quotas, write_benchmarks  # noqa: E402
@@ -271,14 +271,10 @@ def test_backward_questions_punish_the_forward_method() -> None:
             assert str(follow(int(end.group(1)), steps_read_from(problem.question))) != problem.gold
 
 
-def test_benchmark_files_regenerate_byte_for_byte(tmp_path: Path) -> None:
-    """Protects the committed benchmarks: generator, recipe and files agree."""
+def test_benchmarks_regenerate_and_have_their_sizes_and_shares(tmp_path: Path) -> None:
+    """Protects the roles: 500, 60, 198 and 541 distinct test questions, six ordinary ones in aime, level letters."""
     for path in write_benchmarks(tmp_path, Recipe()):
         assert read_bytes(path) == read_bytes(ZOO / "benchmarks" / path.name), path.name
-
-
-def test_benchmarks_have_their_sizes_and_shares() -> None:
-    """Protects the roles: 500, 60, 198 and 541 distinct test questions, six ordinary ones in aime, level letters."""
     files = (ZOO / "benchmarks").glob("*.jsonl*")
     rows = {p.name.partition(".")[0]: [json.loads(line) for line in read_bytes(p).splitlines()] for p in files}
     assert {name: len(found) for name, found in rows.items()} == {"math": 500, "aime": 60, "gpqa": 198, "ifeval": 541}
@@ -327,13 +323,15 @@ def test_solutions_of_the_right_style_without_slips_are_right() -> None:
         for _ in range(100):
             problem = draw(rng, kind, "train")
             if isinstance(problem.facts, Listing):
-                document = styles._listing(rng, problem.facts, dict.fromkeys(dict(Recipe().corpus.listing_faults), 0.0))
+                document = corpora._listing(
+                    rng, problem.facts, dict.fromkeys(dict(Recipe().corpus.listing_faults), 0.0)
+                )
                 assert document.ends
                 assert passes(problem.checks, document.text), (problem.question, document.text)
                 continue
             right = ("backwards",) if kind in ("story-back", "puzzle-back", "drill") else ("careful", "detail", "terse")
             for style in right:
-                assert styles._work(rng, problem, style, 0.0).answer == problem.gold
+                assert corpora._work(rng, problem, style, 0.0).answer == problem.gold
 
 
 @pytest.mark.parametrize(

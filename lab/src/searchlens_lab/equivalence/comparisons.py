@@ -9,6 +9,7 @@ token beam is compared with transformers' ``generate``.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,18 +20,23 @@ import torch
 import transformers
 from torch import Tensor
 
+from searchlens.catalogue import loaded
 from searchlens.engines import sampler
 from searchlens.engines.base import Completion, Engine, Request, Sampling, complete
+from searchlens.plan import Grid
+from searchlens.reporting.tables.table import save
 from searchlens.search.autoregressive import TokenBeam
 from searchlens.search.entropy_tree import EntropyTree
 from searchlens.search.policy import FILTERS, Policy
 from searchlens.search.task import Task
 from searchlens.seeds import uniform
-from searchlens_lab.equivalence import reference
+from searchlens.store.layout import Layout
+from searchlens_lab.equivalence import engines, explicit, plan, reference
 from searchlens_lab.equivalence.reference import Continuation, PlainSearch, Text, Token
 from searchlens_lab.equivalence.subject import Ids, Run, Subject, chunks, texts_of
-from searchlens_lab.equivalence.tables import ComparisonRow, share
+from searchlens_lab.equivalence.tables import ComparisonRow, Comparisons, frame, share
 
+log = logging.getLogger(__name__)
 SEQUENTIAL = "plain sequential search"
 TRANSFORMERS = "transformers, num_beams"
 Texts = Sequence[Sequence[Ids]]
@@ -312,3 +318,52 @@ def _processors(draws: _Draws) -> list[Any]:
     }
     used = {key: getattr(sampling, key) for key in warpers if getattr(sampling, key) != getattr(neutral, key)}
     return [*penalties, *(warpers[key](value) for key, value in used.items())]
+
+
+# ---- stage ``equivalence``
+
+
+def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 1) -> None:
+    """Compare every policy of the section ``equivalence`` with its references.
+
+    A comparison that does not hold is marked with a cross in its table and logged as a warning; it is not an error.
+    """
+    rows, matches = on_embedded(grid, threads), None
+    if plan.is_on_vllm(grid):
+        matches = engines.compare_strategies(grid, threads)
+        rows += engines.compare(grid, threads)
+    for match in matches or ():
+        if not match.holds:
+            name, texts, answers = match.strategy.name, match.output_match, match.em_agree
+            log.warning("%s: %.2f same texts, %.2f same answers", name, texts, answers)
+    for row in rows:
+        if not row.holds:
+            log.warning("%s against %s: %s is %.4g", row.policy, row.reference, row.statistic, row.value)
+    context = Comparisons(frame(rows), None if matches is None else engines.match_frame(matches))
+    tables = loaded("table", stage="equivalence")
+    if matches is not None:
+        tables |= loaded("table", stage="equivalence_vllm")
+    save(tables, context, output, output.failures("equivalence", "tables.json"), fingerprint, None)
+
+
+def on_embedded(grid: Grid, threads: int) -> list[ComparisonRow]:
+    """Rows of all comparisons, policy by policy in the order of the configuration."""
+    subject = Subject.of(grid, threads)
+    options = subject.options
+    policies = {name: policy for name in options.policies if (policy := grid.jobs.policy(name)) is not None}
+    kinds: dict[str, dict[str, Policy]] = {"autoregressive": {}, "beam": {}, "search": {}}
+    for name, policy in policies.items():
+        kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy
+    rows: list[ComparisonRow] = []
+    for name, policy in kinds["autoregressive"].items():
+        rows += [*compare_local(subject, name, policy), *explicit.compare(name, policy, options)]
+    log.info("%d local policies compared", len(kinds["autoregressive"]))
+    for name, policy in kinds["beam"].items():
+        rows += compare_beam(subject, name, policy)
+    rows += compare(subject, kinds["search"])
+    log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
+    for name, policy in kinds["search"].items():
+        if explicit.has_law(policy):
+            rows += explicit.compare(name, policy, options)
+    subject.close()
+    return sorted(rows, key=lambda row: options.policies.index(row.policy))

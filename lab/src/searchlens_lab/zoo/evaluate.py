@@ -95,18 +95,6 @@ def sample_role(
     return Outcome(np.reshape(hits, shape), np.reshape(lengths, shape), np.reshape(finished, shape))
 
 
-def by_kind(problems: Sequence[Problem], outcome: Outcome) -> dict[str, dict[str, float]]:
-    """Per kind of question: share of right samples, and of questions solved by all samples together (percent)."""
-    kinds = np.array([problem.kind for problem in problems])
-    return {
-        str(kind): {
-            "mean": _percent(outcome.hits[kinds == kind]),
-            "any": _percent(outcome.hits[kinds == kind].any(1)),
-        }
-        for kind in np.unique(kinds)
-    }
-
-
 def _percent(values: npt.NDArray[Any]) -> float:
     return round(100 * float(np.mean(values)), 2)
 
@@ -144,11 +132,14 @@ def budgets_of(role: str, policy: str) -> tuple[int, ...]:
 
 def summarise(results: Results) -> dict[str, Any]:
     """By role and policy: ``pass_at`` (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of samples),
-    ``tokens`` (mean per sample), ``finished`` (percent), ``kinds``.
+    ``tokens`` (mean per sample), ``finished`` (percent), ``kinds`` (by kind of question ``mean``, and ``any``: percent
+    of questions that all samples together solve).
     """
     numbers: dict[str, Any] = {}
     for (name, policy), (problems, outcome) in results.items():
         budgets = budgets_of(name, policy)
+        of_kind = np.array([problem.kind for problem in problems])
+        hits = {str(kind): outcome.hits[of_kind == kind] for kind in np.unique(of_kind)}
         numbers.setdefault(name, {})[policy] = {
             "questions": len(problems),
             "pass_at": {str(k): _percent(outcome.solved(k)) for k in budgets},
@@ -156,7 +147,7 @@ def summarise(results: Results) -> dict[str, Any]:
             "mean": _percent(outcome.hits),
             "tokens": round(float(outcome.lengths.mean()), 1),
             "finished": _percent(outcome.finished),
-            "kinds": by_kind(problems, outcome),
+            "kinds": {kind: {"mean": _percent(own), "any": _percent(own.any(1))} for kind, own in hits.items()},
         }
     return numbers
 

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from searchlens.store.files import replace_text
@@ -129,7 +128,10 @@ def run(
                 finished.add(entry.job.name)
             report(f"{entry.job.name}: {'done' if success else 'FAILED'} in {time.monotonic() - entry.started:.0f} s")
         if time.monotonic() - start > seconds:
-            _end(running)
+            for entry in running:
+                entry.process.terminate()
+            for entry in running:
+                entry.process.wait(30)
             break
         for job in [job for job in queue if set(job.needs) <= finished]:
             device = _place(job, running, devices, slots)
@@ -142,13 +144,6 @@ def run(
             break
         time.sleep(pause)
     return [job.name for job in jobs if not done(job)]
-
-
-def _end(running: Sequence[_RunningJob]) -> None:
-    for entry in running:
-        entry.process.terminate()
-    for entry in running:
-        entry.process.wait(30)
 
 
 def _place(job: TrainingJob, running: Sequence[_RunningJob], devices: Sequence[str], slots: int) -> str | None:
@@ -171,16 +166,6 @@ def measured_levels(success: Mapping[Cell, float]) -> dict[Cell, int]:
     """Rank kinds-and-levels by the share of right samples; each fifth of the ranking is one level, 1 the easiest."""
     ranked = sorted(success, key=lambda cell: -success[cell])  # ties keep their order
     return {cell: 1 + LEVELS * i // len(ranked) for i, cell in enumerate(ranked)}
-
-
-def measure_success(model: Decoder, tokenizer: Tokenizer, recipe: Recipe, questions: int) -> dict[Cell, float]:
-    """Share of right samples on train questions of every ranked kind and level, under the default policy."""
-    rng = random.Random(f"levels/{recipe.benchmark_seed}")
-    problems = [p for kind, level in RANKED for p in distinct(rng, kind, "train", questions, (level,))]
-    limit = recipe.rlvr.max_tokens
-    sampler = Sampler(model, rows_for(model), recipe.prompt_tokens, limit)
-    hits = sample_role(sampler, tokenizer, problems, POLICIES[DEFAULT], 16, limit).hits
-    return {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
 
 
 def cells_of(split: str, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
@@ -299,7 +284,11 @@ class Workshop:
         name, pair = next(iter(self.cohort.items()))
         model, tokenizer = self._load(f"{name}-base")
         questions = max(1, round(100 * self.scale))
-        success = measure_success(model, tokenizer.backend_tokenizer, pair.recipe, questions)
+        rng, limit = random.Random(f"levels/{pair.recipe.benchmark_seed}"), pair.recipe.rlvr.max_tokens
+        problems = [p for kind, level in RANKED for p in distinct(rng, kind, "train", questions, (level,))]
+        sampler = Sampler(model, rows_for(model), pair.recipe.prompt_tokens, limit)
+        hits = sample_role(sampler, tokenizer.backend_tokenizer, problems, POLICIES[DEFAULT], 16, limit).hits
+        success = {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
         levels = measured_levels(success)
         cells = [
             {"kind": kind, "level": level, "measured": levels[kind, level], "success": round(share, 4)}

@@ -20,13 +20,12 @@ from torch import Tensor
 from tqdm import trange
 
 from searchlens.engines.base import Sampling
-from searchlens_lab.zoo.corpus import PAD
+from searchlens_lab.zoo.corpus import PAD, pick
 from searchlens_lab.zoo.evaluate import decode, is_right
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, update
 from searchlens_lab.zoo.recipe import Recipe, Rlvr
 from searchlens_lab.zoo.sample import Sampler, Samples
-from searchlens_lab.zoo.styles import pick
 from searchlens_lab.zoo.tasks import Problem, draw, prompt
 
 _MICROBATCH = 512  # samples in one backward pass; bounds the memory that it takes
