@@ -192,8 +192,7 @@ zoo-tables: $(INSTALLED) ## write the cohort's tables, figures and report from r
 
 perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/speed.md)
 	.venv/bin/python perf/engine.py
-	.venv/bin/python perf/planning.py
-	.venv/bin/python perf/compare.py
+	.venv/bin/python perf/commands.py
 	.venv/bin/python perf/explorer.py
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the workflow runs it
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py

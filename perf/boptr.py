@@ -1,6 +1,6 @@
 """Time and memory of the BOPTR stage on a simulated cohort of the paper's size, and of all stages on a recorded one.
 
-    OPENBLAS_NUM_THREADS=1 python perf/boptr.py [--draws 10000]
+    OPENBLAS_NUM_THREADS=1 python perf/boptr.py
     OPENBLAS_NUM_THREADS=1 python perf/boptr.py --cohort
 
 The stage computes all frames of BOPTR, in two separate processes: first with the sample's paths in every bootstrap
@@ -36,7 +36,7 @@ import numpy as np
 from harness import Spent, alone, spent
 
 from searchlens.analysis.uncertainty import Floats
-from searchlens.boptr.cohort import Cohort, DenseLandscape
+from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.evaluate import Key, Task, evaluate
 from searchlens.boptr.rows import Blend
 from searchlens.boptr.rule import Path
@@ -55,7 +55,7 @@ from searchlens.plan import Grid, needs
 from searchlens.store.layout import Layout
 from searchlens_lab.simulate import paper_design, simulate
 
-SEED = 1
+SEED, DRAWS = 1, 10_000
 LOOP = 50
 """Draws of the baseline."""
 PROCESSES = 2
@@ -65,10 +65,10 @@ COHORT = (*DEFAULT_FILES, "config/zoo.yaml", "config/zoo-tables.yaml")
 COHORT_SECONDS, COHORT_GIB = 180, 3
 
 
-def stage(draws: int, reselect: int) -> Spent:
+def stage(reselect: int) -> Spent:
     """One study; the time to simulate its cohort is not counted."""
     simulated = simulate(paper_design(), SEED)
-    return spent(lambda: study(simulated, BoptrOptions(draws=draws, reselect=reselect)))[1]
+    return spent(lambda: study(simulated, BoptrOptions(draws=DRAWS, reselect=reselect)))[1]
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,7 @@ class Visits:
     budgets: list[int]
 
 
-def visits_and_errors(
-    simulated: Cohort, options: BoptrOptions, draws: int
-) -> tuple[dict[Key, Visits], dict[Key, Floats]]:
+def visits_and_errors(simulated: Cohort, options: BoptrOptions) -> tuple[dict[Key, Visits], dict[Key, Floats]]:
     """Every number that follows a path, and its errors by the stage in the first draws of the bootstrap."""
     plan = simulated.plan
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
@@ -93,15 +91,13 @@ def visits_and_errors(
         if landscape is not None and isinstance(prediction, Path | Blend):
             paths = prediction.paths if isinstance(prediction, Blend) else (prediction,)
             counted = np.ones(len(plan.budgets), bool) if paths[0].skip is None else ~paths[0].skip[:, 0]
-            along = [points(landscape, path, plan.budgets) for path in paths]
+            names = landscape.complete(plan.budgets)
+            along = []
+            for path in paths:
+                steps = zip(path.policy[:, 0], path.budget[:, 0], strict=True)
+                along.append([landscape.points[names[i], plan.budgets[n]] for i, n in steps])
             visits[key] = Visits(along, np.flatnonzero(counted).tolist())
-    return visits, {key: evaluation.scores[key].plain[1 : draws + 1] for key in visits}
-
-
-def points(landscape: DenseLandscape, path: Path, budgets: tuple[int, ...]) -> list[int]:
-    names = landscape.complete(budgets)
-    steps = zip(path.policy[:, 0], path.budget[:, 0], strict=True)
-    return [landscape.points[names[policy], budgets[n]] for policy, n in steps]
+    return visits, {key: evaluation.scores[key].plain[1 : LOOP + 1] for key in visits}
 
 
 def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[dict[Key, float]]:
@@ -180,27 +176,21 @@ def print_goals(met: dict[str, bool]) -> None:
 def main() -> None:
     """Measure one of both cohorts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--cohort", action="store_true", help="all stages of the recorded cohort of twelve pairs")
     args = parser.parse_args()
     if args.cohort:
         recorded()
         return
-    fixed, reselected = (alone(stage, args.draws, n) for n in (0, args.draws))
-    options = BoptrOptions(draws=args.draws, reselect=0)
-    simulated, draws = simulate(paper_design(), SEED), min(LOOP, args.draws)
-    visits, errors = visits_and_errors(simulated, options, draws)
-    view = bootstrap_view(simulated, options.draws, options.seed, stop=draws)
+    fixed, reselected = (alone(stage, n) for n in (0, DRAWS))
+    options, simulated = BoptrOptions(draws=DRAWS, reselect=0), simulate(paper_design(), SEED)
+    visits, errors = visits_and_errors(simulated, options)
+    view = bootstrap_view(simulated, DRAWS, options.seed, stop=LOOP)
     looped, took = spent(lambda: list(loop(simulated, view, visits)))
-    baseline = Spent(took.cpu * args.draws / draws, took.wall * args.draws / draws)
+    baseline = Spent(took.cpu * DRAWS / LOOP, took.wall * DRAWS / LOOP)
     gap = max(abs(errors[key][i] - by_key[key]) for i, by_key in enumerate(looped) for key in visits)
     if gap > 1e-4:
         raise SystemExit(f"the stage and the baseline differ by {gap:.2g} percentage points")
-    report(args.draws, fixed, reselected, baseline, len(visits), draws)
-
-
-def report(draws: int, fixed: Spent, reselected: Spent, baseline: Spent, numbers: int, looped: int) -> None:
-    print(f"{draws} draws; the baseline has {numbers} numbers, ran on {looped} draws and is extrapolated linearly")
+    print(f"{DRAWS} draws; the baseline has {len(visits)} numbers, ran on {LOOP} draws and is extrapolated linearly")
     stages = {"stage, paths fixed": fixed, "stage, paths chosen again": reselected}
     print_table({**stages, "baseline, paths fixed, errors alone": baseline})
     for name, over, under in (("baseline / fixed", baseline, fixed), ("chosen again / fixed", reselected, fixed)):

@@ -9,9 +9,6 @@ The 1M Base model searches micro math questions. The baselines are in generated 
               engine if nothing has to be decided
 ``of short``  the same sweep with texts cut at the search's mean tokens per request: the speed of the engine on
               requests of this length
-
-``running`` is the mean number of rows that are decoded together, ``reused`` the share of prompt and prefix tokens that
-were not computed again.
 """
 
 from __future__ import annotations
@@ -50,11 +47,10 @@ MAX_TOKENS = 128
 
 
 class Timed(NamedTuple):
-    """What searches cost, the seconds that took, and the mean number of rows that were decoded together."""
+    """What searches cost, and the seconds that took."""
 
     usage: Usage
     seconds: float
-    running: float
 
     @property
     def rate(self) -> float:
@@ -94,12 +90,12 @@ class Bench:
 
     def timed(self, policy: Policy, runs: int, questions: int, live: int, max_tokens: int = MAX_TOKENS) -> Timed:
         """Run the searches."""
-        started, steps, usage = time.perf_counter(), self.engine.steps, Usage()
+        started, usage = time.perf_counter(), Usage()
         for _, outcome in run(self.searches(policy, runs, questions, max_tokens), self.engine, live=live):
             if isinstance(outcome, Failure):
                 raise RuntimeError(outcome.reason)
             usage += outcome.usage
-        return Timed(usage, time.perf_counter() - started, usage.generated / max(self.engine.steps - steps, 1))
+        return Timed(usage, time.perf_counter() - started)
 
 
 def main() -> None:
@@ -117,12 +113,9 @@ def main() -> None:
     policy = parse(SWEEP)
     bench.timed(policy, 2, min(64, count), live=4096)  # kernels are compiled on first use
     sweep = bench.timed(policy, SAMPLES, count, live=100_000)
-    print(
-        f"{count} questions on {args.device}; sweep: {sweep.usage.generated} tokens, {sweep.rate:,.0f} tok/s,", end=" "
-    )
-    print(f"running {sweep.running:.0f}")
-    print(f"{'controller':13} {'tokens':>9} {'requests':>8} {'running':>7} {'reused':>6} {'tok/s':>9}", end=" ")
-    print(f"{'us each':>7} {'of sweep':>8} {'of short':>8} {'alone':>7} {'ratio':>6}")
+    print(f"{count} questions on {args.device}; sweep: {sweep.usage.generated} tokens, {sweep.rate:,.0f} tok/s")
+    print(f"{'controller':13} {'tokens':>9} {'requests':>8} {'tok/s':>9}", end=" ")
+    print(f"{'of sweep':>8} {'of short':>8} {'alone':>7} {'ratio':>6}")
     for name, spec in SPECS.items():
         search = from_spec(name, spec)
         found = bench.timed(search, args.runs, count, live=100_000)
@@ -130,10 +123,9 @@ def main() -> None:
         short = bench.timed(policy, SAMPLES, count, live=100_000, max_tokens=mean)
         alone = bench.timed(search, args.runs, min(args.alone, count), live=1)
         print(
-            f"{name:13} {usage.generated:9} {usage.requests:8} {found.running:7.0f} "
-            f"{usage.reused / (usage.prefilled + usage.reused):6.2f} {found.rate:9,.0f} "
-            f"{1e6 * found.seconds / usage.requests:7.1f} {found.rate / sweep.rate:8.2f} "
-            f"{found.rate / short.rate:8.2f} {alone.rate:7,.0f} {found.rate / alone.rate:6.1f}",
+            f"{name:13} {usage.generated:9} {usage.requests:8} {found.rate:9,.0f} "
+            f"{found.rate / sweep.rate:8.2f} {found.rate / short.rate:8.2f} "
+            f"{alone.rate:7,.0f} {found.rate / alone.rate:6.1f}",
             flush=True,
         )
 

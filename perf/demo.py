@@ -1,6 +1,6 @@
 """Where the time of `make demo` goes, stage by stage: processes and CPU seconds.
 
-    python perf/demo.py [--config config/demo.yaml] [--cores 2] [TARGET ...]
+    python perf/demo.py [--config config/demo.yaml]
 
 It runs the workflow as `make demo` does, in a folder of its own. Each ``searchlens`` of a job is started through a few
 lines that write down, at its end, what it took: processor time of the process and of those that it started, and memory.
@@ -42,7 +42,7 @@ sys.exit(status)
 """What jobs find as ``searchlens``."""
 
 
-def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
+def run(folder: Path, config: Path) -> None:
     """Run the workflow in a folder; its jobs write into ``times.jsonl``, and so does Snakemake's rest."""
     shutil.copytree(ROOT / "config", folder / "config")
     commands, times = folder / "bin", folder / "times.jsonl"
@@ -51,10 +51,10 @@ def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
     command = commands / "searchlens"
     command.write_text(COMMAND.format(python=sys.executable, times=str(times)))
     command.chmod(0o755)
-    overlay = ["--configfile", str(config), "--cores", cores]
+    overlay = ["--configfile", str(config), "--cores", "2"]
     workflow = ["-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     os.environ["PATH"] = os.pathsep.join([str(commands), os.environ["PATH"]])
-    _, took = harness.command([sys.executable, *workflow, *overlay, "--", *targets], ROOT)
+    _, took = harness.command([sys.executable, *workflow, *overlay], ROOT)
     jobs = [json.loads(line) for line in times.read_text().splitlines()]
     own = took.cpu - sum(job["cpu"] for job in jobs)
     row = {"stage": "(Snakemake, shells)", "cpu": own, "wall": took.wall, "megabytes": took.peak / 1e3}
@@ -65,13 +65,11 @@ def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
 def main() -> None:
     """Run, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("targets", nargs="*", help="rules or files; default: everything")
     parser.add_argument("--config", type=Path, default=ROOT / "config/demo.yaml", help="file that is merged last")
-    parser.add_argument("--cores", default="2")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        run(folder, args.config.absolute(), args.cores, args.targets)
+        run(folder, args.config.absolute())
         found = pl.read_ndjson(folder / "times.jsonl")
     sums = (pl.len().alias("processes"), pl.col("cpu", "wall").sum(), pl.col("megabytes").max())
     print("| stage | processes | CPU s | wall s, added up | MB |")

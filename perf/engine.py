@@ -51,11 +51,6 @@ class Cell:
     eos: int
 
 
-def prompts_of() -> list[tuple[int, ...]]:
-    texts = [json.loads(line)["question"] for line in (ZOO / "benchmarks/math.jsonl").read_text().splitlines()]
-    return [tuple(TOKENIZER(f"Problem: {text}\nSolution:\n")["input_ids"]) for text in texts[:QUESTIONS]]
-
-
 def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
     """Sample a cell; return the number of returned tokens."""
     stop_ids = (cell.eos,) if cell.stop else ()
@@ -125,7 +120,9 @@ def compare(engine: TransformersEngine, model: Any, cell: Cell) -> None:
 def main() -> None:
     engine = TransformersEngine(MODEL, threads=THREADS)
     model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval()
-    prompts, eos = prompts_of(), int(model.config.eos_token_id)
+    texts = [json.loads(line)["question"] for line in (ZOO / "benchmarks/math.jsonl").read_text().splitlines()]
+    prompts = [tuple(TOKENIZER(f"Problem: {text}\nSolution:\n")["input_ids"]) for text in texts[:QUESTIONS]]
+    eos = int(model.config.eos_token_id)
     print(f"{MODEL.name}, {THREADS} threads, {len(prompts)} questions, {SAMPLES} samples")
     print(f"Every sample {FIXED_TOKENS} tokens:")
     compare(engine, model, Cell(prompts, FIXED_TOKENS, False, eos))

@@ -4,17 +4,15 @@
 
 The study has two checkpoints, 63 policies, 500 questions and 16 samples each, with short texts, verdicts, landscapes
 and a recovery analysis. Measured: the index that `searchlens view` makes, against a reading of all texts (the baseline:
-what a page without an index would need); the page of `searchlens explore`; and the first reply to a request for the
-answers to one question. CPU seconds are those of this process.
+what a page without an index would need). CPU seconds are those of this process.
 
 One question of a shard of 500 questions, 16 samples, 2.4 kB a text and 300 to 1,000 tokens each is read by the page's
-own reader, with node, if `make web` was run: bytes that it fetches, against the whole shard (the baseline), and against
-the same rows in pages of 1 MB, which polars writes unless it is told otherwise.
+own reader, with node, if `make web` was run: bytes that it fetches, against the whole shard (the baseline).
 
-With ``--clicks`` both pages are opened in a new Chromium (playwright; `make test-browser` installs it), that of `view`
-by ranges: time to the first view, from a click to the texts of a question, and bytes. Times are wall seconds seen from
-outside, so they include the server's work and playwright's; bytes are those of replies, against the two shards that
-hold the texts (the baseline: what a page without ranges would load).
+With ``--clicks`` the page of `view` is opened in a new Chromium (playwright; `make test-browser` installs it): time to
+the first view, from a click to the texts of a question, and bytes. Times are wall seconds seen from outside, so they
+include the server's work and playwright's; bytes are those of replies, against the two shards that hold the texts (the
+baseline: what a page without ranges would load).
 """
 
 from __future__ import annotations
@@ -36,9 +34,7 @@ import polars as pl
 from harness import spent
 
 import searchlens
-from searchlens.api.study import Study
-from searchlens.reporting.explorer_files import Files, telling
-from searchlens.reporting.explorer_html import PLACE, explorer_page
+from searchlens.reporting.explorer_files import Files
 from searchlens.reporting.explorer_server import Server
 from searchlens.store import shards
 
@@ -86,7 +82,7 @@ def build(folder: Path) -> Path:
 
 
 def measure(results: Path) -> None:
-    """Index, page and answers of a study."""
+    """The index of a study, and what a page without one would read."""
     opened = searchlens.open(results)
     cells = [(side, benchmark) for _, benchmark, *both in opened.sides for side in both]
     parts = [shard for cell in cells for shards_ in opened.shards(*cell).values() for shard in shards_]
@@ -98,14 +94,6 @@ def measure(results: Path) -> None:
     print(f"index of {len(index) / 1e3:.0f} kB: {took}")
     _, took = spent(lambda: [pl.read_parquet(shard.path, columns=["question", "text"]) for shard in parts])
     print(f"reading all texts instead (baseline): {took}")
-    _, took = spent(lambda: files.made(f"answers/p0-rl/sums0/{opened.default_policy}/7.parquet"))
-    print(f"answers to one question under one policy, first request: {took}")
-    with tempfile.TemporaryDirectory() as name:
-        template = Path(name, "page.html")
-        template.write_text(PLACE)
-        made, took = spent(lambda: explorer_page(opened, template=template))
-    print(f"data of explorer.html, {len(made.html) / 1e6:.1f} MB: {took}; left out: {' '.join(made.left_out)}")
-    print(f"peak memory of this process: {took.peak / 1e6:.2f} GB")
 
 
 def ranges(folder: Path) -> None:
@@ -123,26 +111,19 @@ def ranges(folder: Path) -> None:
         text=[" ".join(words[rng.integers(0, 5_000, 270)]) for _ in range(rows)],
         **harness.lists(rng, lengths),
     )
-    with shards._writer(folder / "small.parquet", {}) as writer:
+    with shards._writer(folder / "shard.parquet", {}) as writer:
         writer.write_table(drawn.to_arrow().cast(writer.schema))
-    drawn.write_parquet(folder / "large.parquet", compression="zstd", compression_level=3)
+    rows_asked = [str(250 * SAMPLES), str(251 * SAMPLES)]
+    command = ["node", "--input-type=module", "--eval", READER, "--", str(folder / "shard.parquet"), *rows_asked]
     for name, columns in (("texts", TEXTS), ("texts, tokens and log-probabilities", (*TEXTS, *LISTS))):
-        ours, theirs = (_asked(folder / f"{pages}.parquet", columns) for pages in ("small", "large"))
-        more = [size / ours["bytes"] for size in (theirs["bytes"], ours["size"])]
-        print(f"16 samples of one question, {name}: {ours['bytes'] / 1e3:.0f} kB with the footer, {ours['ms']:.0f} ms")
-        print(f"  pages of 1 MB: {theirs['bytes'] / 1e3:.0f} kB, {more[0]:.1f} times as much")
-        print(f"  whole shard (baseline): {ours['size'] / 1e6:.1f} MB, {more[1]:.0f} times as much")
-    sizes = [(folder / f"{name}.parquet").stat().st_size for name in ("small", "large")]
-    print(f"small pages make the file {100 * (sizes[0] / sizes[1] - 1):.1f}% larger")
-
-
-def _asked(path: Path, columns: tuple[str, ...]) -> dict[str, float]:
-    rows = [str(250 * SAMPLES), str(251 * SAMPLES)]
-    command = ["node", "--input-type=module", "--eval", READER, "--", str(path), *rows, *columns]
-    done = subprocess.run(command, cwd=ROOT / "web", capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    assert found["rows"] == SAMPLES
-    return found
+        done = subprocess.run([*command, *columns], cwd=ROOT / "web", capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        assert found["rows"] == SAMPLES
+        print(
+            f"16 samples of one question, {name}: {found['bytes'] / 1e3:.0f} kB with the footer, {found['ms']:.0f} ms"
+        )
+        more = found["size"] / found["bytes"]
+        print(f"  whole shard (baseline): {found['size'] / 1e6:.1f} MB, {more:.0f} times as much")
 
 
 # ---- in a browser
@@ -182,43 +163,31 @@ class Visit:
         return time.perf_counter() - started, self.bytes - before
 
 
-def visit(name: str, address: str, study: Study, questions: list[int]) -> None:
-    """Open a page in a new browser, click, and print what it took."""
-    (pair, benchmark, base, rl) = study.sides[0]
+def browse(results: Path, clicks: int) -> None:
+    """Open the page of `view` in a new browser, click, and print what it took."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - `make test-browser` installs it
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        seen = Visit(browser.new_page())
-        first = seen.first(address)
-        print(f"{name}: first view {first:.2f} s, {seen.bytes / 1e6:.2f} MB")
-        found = [seen.question(f"#/c/{pair}/{benchmark}", each) for each in questions]
-        times, sizes = (list(column) for column in zip(*found, strict=True))
-        print(f"  click to texts: median {statistics.median(times):.2f} s, longest {max(times):.2f} s, of {len(times)}")
-        print(f"  bytes of a click: first {sizes[0] / 1e3:.0f} kB, median {statistics.median(sizes) / 1e3:.0f} kB")
-        whole = sum(study.shards(side, benchmark)[study.default_policy][0].sidecar["bytes"] for side in (base, rl))
-        print(f"  the two shards of the default policy whole (baseline): {whole / 1e3:.0f} kB")
-        browser.close()
-
-
-def browse(results: Path, clicks: int) -> None:
-    """Open both pages of a study."""
-    opened = searchlens.open(results)
-    server = Server(opened, 0)
+    study = searchlens.open(results)
+    pair, benchmark, *sides = study.sides[0]
+    whole = sum(study.shards(side, benchmark)[study.default_policy][0].sidecar["bytes"] for side in sides)
+    questions = np.random.default_rng(0).choice(QUESTIONS, clicks, replace=False).tolist()
+    server = Server(study, 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        chosen = np.random.default_rng(0).choice(QUESTIONS, clicks, replace=False)
-        visit("view", server.url, opened, [int(q) for q in chosen])
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            seen = Visit(browser.new_page())
+            first = seen.first(server.url)
+            print(f"first view {first:.2f} s, {seen.bytes / 1e6:.2f} MB")
+            found = [seen.question(f"#/c/{pair}/{benchmark}", question) for question in questions]
+            browser.close()
     finally:
         server.shutdown()
         server.server_close()
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name, "explorer.html")
-        made = explorer_page(opened)
-        path.write_text(made.html, encoding="utf-8")
-        _, benchmark, base, rl = opened.sides[0]
-        print(f"explorer.html: {len(made.html) / 1e6:.1f} MB")
-        visit("file", path.as_uri(), opened, telling(opened, benchmark, base, rl, 20)[: min(20, clicks)])
+    times, sizes = (list(column) for column in zip(*found, strict=True))
+    print(f"click to texts: median {statistics.median(times):.2f} s, longest {max(times):.2f} s, of {len(times)}")
+    print(f"bytes of a click: first {sizes[0] / 1e3:.0f} kB, median {statistics.median(sizes) / 1e3:.0f} kB")
+    print(f"the two shards of the default policy whole (baseline): {whole / 1e3:.0f} kB")
 
 
 def main() -> None:

@@ -225,21 +225,18 @@ def score(folder: Path, grid: Grid, checkpoint: str, benchmark: str) -> Spent:
     """What grading a cell takes, no verdict stored."""
     with chdir(folder):
         manifests = [str(path) for path in grid.manifests(checkpoint, benchmark)]
-    where = ("--checkpoint", checkpoint, "--benchmark", benchmark)
-    output = str(grid.scores(checkpoint, benchmark))
-    return command([*OURS, "score", *where, "--output", output, *manifests], folder)[1]
+    words = ("score", "--checkpoint", checkpoint, "--benchmark", benchmark, *manifests)
+    return command([*OURS, *words, "--output", str(grid.scores(checkpoint, benchmark))], folder)[1]
 
 
 def landscape(folder: Path, grid: Grid, checkpoint: str, benchmark: str) -> Spent:
     """What the landscape of a graded cell takes."""
-    where = ("--benchmark", benchmark, "--scores", str(grid.scores(checkpoint, benchmark)))
-    output = str(grid.layout.landscape(checkpoint, benchmark))
-    return command([*OURS, "landscape", *where, "--output", output], folder)[1]
+    words = ("landscape", "--benchmark", benchmark, "--scores", str(grid.scores(checkpoint, benchmark)))
+    return command([*OURS, *words, "--output", str(grid.layout.landscape(checkpoint, benchmark))], folder)[1]
 
 
 def recovery(folder: Path, grid: Grid, pair: str, benchmark: str) -> Spent:
     """What the comparison of the landscapes of a pair takes."""
     base, rl = (str(grid.layout.landscape(grid.study.pairs[pair][role], benchmark)) for role in ("base", "rl"))
-    where = ("--benchmark", benchmark, "--base", base, "--rl", rl)
-    output = str(grid.layout.recovery(pair, benchmark))
-    return command([*OURS, "recovery", *where, "--output", output], folder)[1]
+    words = ("recovery", "--benchmark", benchmark, "--base", base, "--rl", rl)
+    return command([*OURS, *words, "--output", str(grid.layout.recovery(pair, benchmark))], folder)[1]

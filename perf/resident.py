@@ -111,8 +111,7 @@ def print_speeds(benches: dict[str, Bench], turns: int) -> None:
     def timed(name: str, draws: int) -> None:
         bench = benches[name]
         drawn = bench.timed(sweep, draws, len(bench.questions), live=100_000)
-        each = f"{1e6 * drawn.seconds / drawn.usage.requests:.1f} us a request, running {drawn.running:.0f}"
-        print(f"sweep of {draws}, {name:8} {drawn.usage.generated} tokens, {drawn.rate:9,.0f} tok/s, {each}")
+        print(f"sweep of {draws}, {name:8} {drawn.usage.generated} tokens, {drawn.rate:9,.0f} tok/s")
 
     for _ in range(turns):
         for name in benches:

@@ -1,6 +1,6 @@
 """What a job costs beyond its model's own work, through a real Slurm on this machine.
 
-    python perf/slurm.py [--jobs 20]      as root, with Slurm and snakemake-executor-plugin-slurm (`make test-slurm`)
+    python perf/slurm.py      as root, with Slurm and snakemake-executor-plugin-slurm (`make test-slurm`)
 
 The jobs find their samples made, so that everything in them is overhead. Baselines in the same run: `searchlens
 generate` of one such pool without Snakemake and Slurm, and an empty job of Slurm's own.
@@ -8,7 +8,6 @@ generate` of one such pool without Snakemake and Slurm, and an empty job of Slur
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -21,39 +20,33 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/slurm"))  # the Slurm 
 from cluster import Cluster, why_not
 from study import Study, run_storm, sampled
 
-
-def _alone(study: Study, pools: list[str]) -> float:
-    """Median seconds of the command that such a job runs."""
-    seconds = []
-    for pool in pools:
-        started = time.monotonic()
-        study.call("searchlens", "generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--manifest", pool)
-        seconds.append(time.monotonic() - started)
-    return statistics.median(seconds)
+JOBS = 20
+"""At once; an even number."""
 
 
-def _empty(cluster: Cluster) -> float:
-    """Seconds from submission to end of ten jobs that do nothing, one after another; each."""
-    started = time.monotonic()
-    for _ in range(10):
-        cluster.command("sbatch", "--wait", "--output=/dev/null", "--wrap=true")
-    return (time.monotonic() - started) / 10
+COMMAND = ("searchlens", "generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--manifest")
+"""What such a job runs, before the name of its pool."""
 
 
 def main() -> None:
     """Measure one at a time, then many at once."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=20, help="at once; an even number")
-    args = parser.parse_args()
     if reason := why_not():
         raise SystemExit(reason)
     cluster = Cluster()
     try:
         cluster.start()
         with tempfile.TemporaryDirectory() as name:
-            study = sampled(Path(name) / "study", cluster.environment, args.jobs)
+            study = sampled(Path(name) / "study", cluster.environment, JOBS)
             pools = study.manifests("micro-1m-base")[:3]
-            alone, empty = _alone(study, pools), _empty(cluster)
+            seconds = []
+            for pool in pools:
+                started = time.monotonic()
+                study.call(*COMMAND, pool)
+                seconds.append(time.monotonic() - started)
+            alone, started = statistics.median(seconds), time.monotonic()
+            for _ in range(10):
+                cluster.command("sbatch", "--wait", "--output=/dev/null", "--wrap=true")
+            empty = (time.monotonic() - started) / 10
             for pool in pools:
                 (study.path / pool).unlink()
             single = [_elapsed(cluster, study, pool) for pool in pools]
@@ -66,8 +59,8 @@ def main() -> None:
     print(f"searchlens generate alone, nothing to sample: {alone:.1f} s")
     print(f"an empty job of Slurm, submission to end: {empty:.1f} s")
     print(f"the same pool as a job, start to end: {inside:.1f} s; {inside - alone:.1f} s of it Snakemake")
-    print(f"{args.jobs} jobs at once: {storm.seconds:.0f} s, {storm.seconds / args.jobs:.1f} s a job")
-    print(f"controller at {args.jobs} jobs: {storm.peak_mb:.0f} MB")
+    print(f"{JOBS} jobs at once: {storm.seconds:.0f} s, {storm.seconds / JOBS:.1f} s a job")
+    print(f"controller at {JOBS} jobs: {storm.peak_mb:.0f} MB")
 
 
 def _elapsed(cluster: Cluster, study: Study, pool: str) -> float:

@@ -11,18 +11,16 @@ is one complete run, including its tail. With eight requests for each row, the d
 pool, about nine tenths of its tokens come while the rows are full; with fewer the tail decides.
 
 ``raw``            ``LLM.generate`` on the requests of the autoregressive pool, with log-probabilities, in a process of
-                   its own that imports nothing of searchlens
+                   its own
 ``pool``           the same requests through engine and driver
 ``power``          chains of power sampling; ``of pool`` compares generated tokens per second
 ``power, alone``   one chain at a time, as published implementations do
 
-``running`` is the mean number of samples that draw a token together, ``prefilled`` the thousands of prompt and prefix
-tokens that were computed, ``reused`` the share of them from the prefix cache. The next columns are of the window in
-which the rows are full, but for the sixteenth that the driver may hold back: its tokens per second, its share of the
-run's seconds, milliseconds a step, and of these the processor time of the thread that steps (``host``: scheduler,
-driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning; with ``--processes`` the
-engines step elsewhere, and it is that of the driver and searches). ``of limit`` is the
-window's rate over the roofline of the GPU (``searchlens.plan.cost``) for full rows and these lengths.
+The columns after ``tok/s`` are of the window in which the rows are full, but for the sixteenth that the driver may
+hold back: its tokens per second, its share of the run's seconds, milliseconds a step, and of these the processor time
+of the thread that steps (``host``: scheduler, driver and searches; waiting for the GPU counts if the driver of the GPU
+waits by spinning; with ``--processes`` the engines step elsewhere, and it is that of the driver and searches). ``of
+limit`` is the window's rate over the roofline of the GPU (``searchlens.plan.cost``) for full rows and these lengths.
 ``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
 times.
 """
@@ -38,7 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -52,22 +50,16 @@ from searchlens.engines.vllm import VllmEngine
 from searchlens.plan.cost import GPUS, Limit, Shape, limit
 from searchlens.search import power
 from searchlens.search.driver import HELD_SHARE, Failure, Usage, run, start
-from searchlens.search.policy import Texts, from_spec, parse
+from searchlens.search.policy import Policy, Texts, from_spec, parse
 from searchlens.search.task import Search, Task
 from searchlens.seeds import generator, sample_seed
+from searchlens_lab.simulate import PAPER24
 
 MEAN, CAP, SIGMA = 645, 2048, 0.7
 PROMPT = 150
 DTYPE = "bfloat16"
 SAME_PROMPT = 16
 ACCEPTANCE = 0.657
-POOL = (
-    *("temp_0.3", "temp_0.5", "temp_0.7", "temp_0.9", "temp_1.0"),
-    *(f"topp{p}_t{t}" for p in (0.8, 0.9, 0.95) for t in (0.7, 0.9)),
-    *(f"topk{k}_t{t}" for k in (10, 20, 40) for t in (0.7, 0.9)),
-    *(f"minp{p}_t{t}" for p in (0.05, 0.1, 0.2) for t in (0.7, 0.9)),
-    "topp0.95_t1.0",
-)
 # Fewer blocks and steps than are sampled with, but continuations of about the same lengths.
 POWER = {
     "local": {"temperature": 0.25},
@@ -122,18 +114,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Line:
-    """One run: ``returned`` counts tokens of candidates, ``generated`` all that were drawn."""
+    """One run; ``generated`` counts all tokens that were drawn, also those that no candidate has."""
 
     name: str
     requests: int
     generated: int
-    returned: int
     seconds: float
-    running: float
-    prefilled: int
-    reused: float
     full: Window = Window()
-    of_limit: float = math.nan
 
     @property
     def rate(self) -> float:
@@ -188,25 +175,22 @@ def prompt(number: int, vocab: int) -> tuple[int, ...]:
     return tuple(generator("perf", "prompt", number // SAME_PROMPT).integers(3, vocab, PROMPT).tolist())
 
 
-def task(number: int, length: int, vocab: int) -> Task:
-    """The task of a search whose text ends after ``length`` tokens."""
-    seed = sample_seed("perf", str(number), 0)
-    return Task(prompt(number, vocab), seed, length, (), (), lambda _: "", lambda _: None)
-
-
 def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
     """The autoregressive pool, its policies in turn, for texts of these lengths."""
-    local = [parse(name).local for name in POOL]
+    local = [parse(name).local for name in PAPER24]
     return [
         Request(prompt(i, vocab), local[i % len(local)], sample_seed("perf", str(i), 0), length, ())
         for i, length in enumerate(texts)
     ]
 
 
-def pool(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
-    """Searches of the autoregressive pool."""
-    chosen = [parse(name) for name in POOL]
-    return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(texts)]
+def started(policies: Sequence[Policy], texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
+    """Searches under policies in turn, whose texts have these lengths."""
+    searches = []
+    for i, length in enumerate(texts):
+        task = Task(prompt(i, vocab), sample_seed("perf", str(i), 0), length, (), (), lambda _: "", lambda _: None)
+        searches.append((i, start(task, policies[i % len(policies)])))
+    return searches
 
 
 def _endless(searches: Callable[[], list[tuple[int, Search]]]) -> Iterator[tuple[int, Search]]:
@@ -215,12 +199,6 @@ def _endless(searches: Callable[[], list[tuple[int, Search]]]) -> Iterator[tuple
         part = searches()
         for place, (_, search) in enumerate(part):
             yield number * len(part) + place, search
-
-
-def chains(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
-    """Searches by power sampling."""
-    policy = from_spec("power", POWER)
-    return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(texts)]
 
 
 def driven(
@@ -236,7 +214,7 @@ def driven(
     After endless ones the engine is not idle. Their tokens are counted by steps and rows, so those of a row whose
     prompt is computed in part are counted, too.
     """
-    watched, usage, begun, returned, first = Watched(engine), Usage(), time.perf_counter(), 0, 0
+    watched, usage, begun, first = Watched(engine), Usage(), time.perf_counter(), 0
     for _, outcome in run(searches, watched, **options):  # type: ignore[arg-type]
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
@@ -245,23 +223,13 @@ def driven(
             first = len(watched.spans)
             continue
         usage += outcome.usage
-        returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
         if past > warm + seconds:
             break
     spans = watched.spans[first:]
     if seconds < math.inf:
         usage = usage._replace(generated=sum(span.steps * min(span.requests, engine.max_rows) for span in spans))
-    return Line(
-        name,
-        usage.requests,
-        usage.generated,
-        returned,
-        sum(span.seconds for span in spans),
-        usage.generated / max(sum(span.steps for span in spans), 1),
-        usage.prefilled,
-        usage.reused / (usage.prefilled + usage.reused),
-        Window.of(spans, watched.max_rows, usage.generated),
-    )
+    full = Window.of(spans, watched.max_rows, usage.generated)
+    return Line(name, usage.requests, usage.generated, sum(span.seconds for span in spans), full)
 
 
 def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
@@ -315,11 +283,8 @@ def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         started = time.perf_counter()
         outputs = model.generate(texts, params, use_tqdm=False)
         seconds = time.perf_counter() - started
-        tokens, asked = sum(len(output.outputs[0].token_ids) for output in outputs), len(outputs) * PROMPT
-        reused = sum(output.num_cached_tokens or 0 for output in outputs)
-        full = Window.of(spans, args.rows, tokens)
-        running = tokens / len(spans)
-        yield Line("raw", len(outputs), tokens, tokens, seconds, running, asked - reused, reused / asked, full)
+        tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
+        yield Line("raw", len(outputs), tokens, seconds, Window.of(spans, args.rows, tokens))
 
 
 def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
@@ -344,10 +309,10 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     """All runs through searchlens' engine."""
-    vocab = SHAPES[args.shape]["vocab_size"]
+    vocab, pool = SHAPES[args.shape]["vocab_size"], [parse(name) for name in PAPER24]
     works = {
-        "pool": partial(pool, lengths(args.requests), vocab),
-        "power": partial(chains, lengths(args.searches), vocab),
+        "pool": partial(started, pool, lengths(args.requests), vocab),
+        "power": partial(started, [from_spec("power", POWER)], lengths(args.searches), vocab),
     }
     power.PowerSampling._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[method-assign]
     if args.seconds:
@@ -357,7 +322,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
             engine.close()
         return
     engine = _started(folder, args)
-    driven("warm-up", pool(lengths(64), vocab), engine, group=1)
+    driven("warm-up", started(pool, lengths(64), vocab), engine, group=1)
     for _ in range(args.runs):
         for name in args.only or (*works, "power, alone"):
             if name == "power, alone":
@@ -367,25 +332,17 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     engine.close()
 
 
-def _compared(line: Line, bound: Limit) -> Line:
-    return replace(line, of_limit=line.steady / bound.tokens_per_second)
-
-
-def _read(entry: dict[str, Any]) -> Line:
-    return Line(**{**entry, "full": Window(**entry["full"])})
-
-
-def show(lines: Sequence[Line]) -> None:
-    """Print one line; full rows compared with those of the pool and of raw vLLM, in their latest runs."""
-    line, rates = lines[-1], {each.name: each.steady for each in lines}
+def show(line: Line, rates: dict[str, float], bound: Limit) -> None:
+    """Print one line; full rows compared with the latest ones of the pool and of raw vLLM, and with the limit."""
+    rates[line.name] = line.steady
     full, steps = line.full, line.full.steps or math.nan
     print(
-        f"{line.name:13} {line.requests:8} {line.generated:9} {line.returned:9} {line.seconds:7.1f} {line.rate:9,.0f} "
-        f"{line.returned / line.seconds:9,.0f} {line.running:7.0f} {line.prefilled / 1e3:9.0f} {line.reused:6.2f} "
+        f"{line.name:13} {line.requests:8} {line.generated:9} {line.seconds:7.1f} {line.rate:9,.0f} "
         f"{full.rate:9,.0f} {full.seconds / line.seconds:6.2f} {1e3 * full.seconds / steps:7.2f} "
         f"{1e3 * full.host / steps:6.2f} "
         f"{line.steady / rates['pool'] if 'pool' in rates else math.nan:7.2f} "
-        f"{line.steady / rates['raw'] if 'raw' in rates else math.nan:6.2f} {line.of_limit:8.2f}",
+        f"{line.steady / rates['raw'] if 'raw' in rates else math.nan:6.2f} "
+        f"{line.steady / bound.tokens_per_second:8.2f}",
         flush=True,
     )
 
@@ -448,15 +405,12 @@ def main() -> None:
         Path(args.baseline, "raw.json").write_text(json.dumps([asdict(line) for line in raw(args.baseline, args)]))
         return
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    print(
-        f"{'run':13} {'requests':>8} {'generated':>9} {'returned':>9} {'seconds':>7} {'tok/s':>9} {'ret/s':>9}", end=" "
-    )
-    print(f"{'running':>7} {'prefilled':>9} {'reused':>6} {'full t/s':>9} {'share':>6} {'ms/step':>7}", end=" ")
-    print(f"{'host':>6} {'of pool':>7} {'of raw':>6} {'of limit':>8}", flush=True)
+    print(f"{'run':13} {'requests':>8} {'generated':>9} {'seconds':>7} {'tok/s':>9} {'full t/s':>9}", end=" ")
+    print(f"{'share':>6} {'ms/step':>7} {'host':>6} {'of pool':>7} {'of raw':>6} {'of limit':>8}", flush=True)
     bound = most(args)
     if args.device == "cuda" and bound.rows < args.rows:  # requests that wait would be counted as rows that draw
         raise SystemExit(f"--rows {args.rows}: the memory has room for {bound.rows}, by the limit of {args.gpu}")
-    lines: list[Line] = []
+    rates: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         shape = ARCHITECTURE | SHAPES[args.shape] | {"torch_dtype": DTYPE}
         Path(folder, "config.json").write_text(json.dumps(shape))
@@ -464,11 +418,9 @@ def main() -> None:
             command = [sys.executable, "-P", __file__, *sys.argv[1:], "--baseline", folder]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             for entry in json.loads(Path(folder, "raw.json").read_text()):
-                lines.append(_compared(_read(entry), bound))
-                show(lines)
+                show(Line(**{**entry, "full": Window(**entry["full"])}), rates, bound)
         for line in ours(folder, args):
-            lines.append(_compared(line, bound))
-            show(lines)
+            show(line, rates, bound)
     print(
         f"limit: {bound.tokens_per_second:,.0f} tokens/s of {args.gpus} {args.gpu}: {bound.rows} rows (bound by"
         f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"

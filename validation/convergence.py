@@ -26,20 +26,13 @@ from searchlens.boptr.rule import Exponents, Rule
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.view import sample_view
 from searchlens.config.boptr import BoptrOptions
-from searchlens_lab.simulate import PAPER24, Design, Truth, fitted_design, simulate
+from searchlens_lab.simulate import PAPER24, Truth, fitted_design, simulate
 
 SEEDS = range(20_000, 20_010)
 """One for each cohort."""
 QUESTIONS = {"paper24": (50, 200, 800, 3200), "three": (50, 200, 800, 3200, 12800)}
 POOLS = {"paper24": PAPER24, "three": ("temp_0.3", "topp0.8_t0.9", "topp0.95_t1.0")}
 Row = dict[str, Any]
-
-
-def design_with(questions: int, pool: str) -> Design:
-    """The planted cohort with a number of questions on every benchmark."""
-    whole = fitted_design("planted")
-    benchmarks = {name: replace(item, questions=questions) for name, item in whole.benchmarks.items()}
-    return replace(whole, benchmarks=benchmarks, policies=POOLS[pool])
 
 
 def at_planted_beta(rule: Rule, at: At) -> Prediction:
@@ -109,10 +102,12 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
 
 def main() -> None:
     """Run the cohorts and write the summary."""
-    rows: list[Row] = []
+    whole, rows = fitted_design("planted"), list[Row]()
     for pool, sizes in QUESTIONS.items():
         for questions in sizes:
-            started, truth = time.monotonic(), Truth(design_with(questions, pool), 0)
+            benchmarks = {name: replace(item, questions=questions) for name, item in whole.benchmarks.items()}
+            design = replace(whole, benchmarks=benchmarks, policies=POOLS[pool])
+            started, truth = time.monotonic(), Truth(design, 0)
             for seed in SEEDS:
                 rows += [{"pool": pool, "questions": questions} | row for row in one_cohort(truth, seed)]
             print(f"{pool}, {questions} questions: {time.monotonic() - started:.0f} s", flush=True)

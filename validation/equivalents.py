@@ -109,13 +109,6 @@ class World(NamedTuple):
     edge: bool
 
 
-class Crossed(NamedTuple):
-    """Whether the interval of a crossing contains the truth, and whether an end of it is open."""
-
-    covered: bool
-    open: bool
-
-
 def judge(read: Equivalents, truth: list[float]) -> World:
     """Intervals against the truth; an open end contains everything beyond it."""
     rows = summary(read, LEVEL).to_dicts()
@@ -136,14 +129,11 @@ def judge(read: Equivalents, truth: list[float]) -> World:
     return World(covered, no_end, band, error, [float(np.log2(row["hi"] / row["lo"])) for row in rows], slope, edge)
 
 
-def judge_crossing(row: dict[str, Any], true: float) -> Crossed:
+def judge_crossing(row: dict[str, Any], true: float) -> dict[str, bool]:
     """The interval of a crossing against the truth; an open end contains everything beyond it."""
-    covered = (row["lo_open"] or row["lo"] <= true) and (row["hi_open"] or true <= row["hi"])
-    if row["state"] == "above":
-        covered = row["lo"] <= true
-    if row["state"] == "below":
-        covered = true <= row["hi"]
-    return Crossed(covered, row["lo_open"] or row["hi_open"])
+    low = row["state"] == "below" or (row["lo_open"] and row["state"] != "above") or row["lo"] <= true
+    high = row["state"] == "above" or (row["hi_open"] and row["state"] != "below") or true <= row["hi"]
+    return {"covered": low and high, "open": row["lo_open"] or row["hi_open"]}
 
 
 def records(experiment: str, case: str, questions: int, budgets: list[int], worlds: list[World]) -> Iterator[Record]:
@@ -161,13 +151,6 @@ def records(experiment: str, case: str, questions: int, budgets: list[int], worl
     yield experiment, case, questions, 0, "band", float(np.mean([world.band for world in worlds])), len(worlds)
     edge = float(np.mean([world.edge for world in worlds]))
     yield experiment, case, questions, 0, "band open where no interval is", edge, len(worlds)
-
-
-def crossed(case: str, questions: int, exchange: float, worlds: list[Crossed]) -> Iterator[Record]:
-    """Coverage of a crossing, and how often an end of its interval is open."""
-    for quantity in Crossed._fields:
-        mean = float(np.mean([getattr(world, quantity) for world in worlds]))
-        yield "crossing", f"{case}, exchange {exchange}", questions, 0, quantity, mean, len(worlds)
 
 
 # ---- one policy
@@ -197,8 +180,10 @@ def intervals(worlds: int) -> Iterator[Record]:
                     row = crossing(base, rl, draws, LEVEL, exchange=exchange).row(0, named=True)
                     each.append(judge_crossing(row, crossings[exchange]))
             yield from records("interval", f"{shape}, {name}", questions, budgets, found)
-            for exchange, worlds_met in met.items():
-                yield from crossed(f"{shape}, {name}", questions, exchange, worlds_met)
+            for exchange, each in met.items():
+                for quantity, mean in pl.DataFrame(each).cast(pl.Float64).mean().row(0, named=True).items():
+                    case = f"{shape}, {name}, exchange {exchange}"
+                    yield "crossing", case, questions, 0, quantity, mean, len(each)
 
 
 def hard(worlds: int) -> Iterator[Record]:

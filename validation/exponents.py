@@ -30,7 +30,7 @@ import argparse
 import functools
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,21 +192,18 @@ def best_of_two(questions: int, samples: tuple[int, int], seed: int) -> dict[str
     }
 
 
-def few_questions(seeds: int) -> pl.DataFrame:
+def few_questions(seeds: int) -> Iterator[dict[str, object]]:
     """Shares over seeds 0, 1, ..., and the median width of the set."""
-    records = []
     for samples in POOLS:
         for questions in FEW:
             worlds = pl.DataFrame([best_of_two(questions, samples, seed) for seed in range(seeds)])
             means = worlds.select(pl.col("width").median(), pl.exclude("width").mean()).row(0, named=True)
-            records.append({"base": samples[0], "rl": samples[1], "questions": questions, "worlds": seeds, **means})
-    return pl.DataFrame(records)
+            yield {"base": samples[0], "rl": samples[1], "questions": questions, "worlds": seeds, **means}
 
 
-Worlds = list[dict[str, float]] | list[dict[str, float | None]]
-
-
-def row(benchmark: str, questions: int, law: str, policy: str, worlds: Worlds) -> dict[str, object]:
+def row(
+    benchmark: str, questions: int, law: str, policy: str, worlds: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
     """Means over worlds and their standard errors."""
     found = pl.DataFrame(worlds, infer_schema_length=None)
     record: dict[str, object] = {"benchmark": benchmark, "questions": questions, "law": law, "policy": policy}
@@ -242,10 +239,8 @@ def main() -> None:
     parser.add_argument("--best-of-two", type=int, metavar="SEEDS", help="the worlds of docs/api.md alone")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    if args.best_of_two:
-        few_questions(args.best_of_two).write_csv(args.output, float_precision=4)
-        return
-    pl.DataFrame(list(rows()), infer_schema_length=None).write_csv(args.output, float_precision=4)
+    found = list(few_questions(args.best_of_two) if args.best_of_two else rows())
+    pl.DataFrame(found, infer_schema_length=None).write_csv(args.output, float_precision=4)
 
 
 if __name__ == "__main__":

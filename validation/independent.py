@@ -107,7 +107,9 @@ def accepted(right: np.ndarray, n: int, rl: tuple[np.ndarray, int]) -> np.ndarra
     ours = np.stack([passes(right, n, k) for k in ks])
     theirs = np.stack([passes(*rl, b) for b in BUDGETS])
     questions, position = len(right), np.log2(ks)
-    rests = np.array([[_rests_on(one - other) for one in ours] for other in theirs])
+    gaps = ours[None] - theirs[:, None]
+    second, fourth = (gaps**2).sum(-1) ** 2, (gaps**4).sum(-1)
+    rests = np.divide(second, fourth, out=np.zeros_like(second), where=fourth > 0)
     fits, kept = np.zeros(81, bool), {}
     for j in range(81):
         for i in range(121):
@@ -119,11 +121,6 @@ def accepted(right: np.ndarray, n: int, rl: tuple[np.ndarray, int]) -> np.ndarra
                 fits[j] = True
                 break
     return fits
-
-
-def _rests_on(values: np.ndarray) -> float:
-    fourth = (values**4).sum()
-    return float((values**2).sum() ** 2 / fourth) if fourth > 0 else 0.0
 
 
 def _p_value(x: np.ndarray, position: np.ndarray, ours: np.ndarray, theirs: np.ndarray, enough: np.ndarray) -> float:

@@ -88,16 +88,14 @@ def true_pairing(cohorts: int) -> Iterator[Record]:
 # ---- RL has nothing to do with Base
 
 
-def strangers_design() -> Design:
-    """Five models on two benchmarks of 60 questions, six policies: 120 pairings."""
+def unrelated(cohorts: int) -> Iterator[Record]:
+    """Whether p is uniform for five models on two benchmarks of 60 questions, six policies: 120 pairings.
+
+    p has steps of 1/120; it is moved at random within a step to be continuous.
+    """
     names = ("qwen25_7b", "qwen25_14b", "qwen25_1.5b", "qwen25_0.5b", "mistral7b_v01")
     part = fitted_design("unrelated").part(names, ("math500", "gpqa"), 60)
-    return replace(part, policies=small_design().policies)
-
-
-def unrelated(cohorts: int) -> Iterator[Record]:
-    """Whether p is uniform. p has steps of 1/120; it is moved at random within a step to be continuous."""
-    design, rows = strangers_design(), rows_of("H2", "V1", "V2-δ0", "V3", "A3")
+    design, rows = replace(part, policies=small_design().policies), rows_of("H2", "V1", "V2-δ0", "V3", "A3")
     tests = [pairing_p(design, seed, 120, rows) for seed in range(FIRST, FIRST + cohorts)]
     spread = np.random.default_rng(FIRST).random(cohorts) / 120
     for row in tests[0]:

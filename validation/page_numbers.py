@@ -202,11 +202,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quote", type=Path, metavar="TABLES")
     tables = parser.parse_args().quote
-    print_tables() if tables is None else write_quoted(tables)
-
-
-def write_quoted(tables: Path) -> None:
-    """The quoted numbers as comma-separated values, once all are there."""
+    if tables is None:
+        print_tables()
+        return
     found = {"recorded counts": quoted_of_counts(), "zoo-tables": quoted_of_tables(tables)}
     rows = [(*row, source) for source, quoted in found.items() for row in quoted]
     pl.DataFrame(rows, ["number", "what", "from"], orient="row").write_csv(ROOT / "docs/findings.csv")

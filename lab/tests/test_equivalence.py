@@ -28,9 +28,8 @@ from searchlens.plan import Grid  # noqa: E402
 from searchlens.reporting.tables.table import Table  # noqa: E402
 from searchlens.search.policy import from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
-from searchlens_lab.equivalence import laws, local, plan, samplers, searches  # noqa: E402
-from searchlens_lab.equivalence.explicit import ToyEngine, ToyModel, enumerate_texts  # noqa: E402
-from searchlens_lab.equivalence.laws import PROMPT  # noqa: E402
+from searchlens_lab.equivalence import comparisons, explicit, plan, samplers  # noqa: E402
+from searchlens_lab.equivalence.explicit import PROMPT, ToyEngine, ToyModel, enumerate_texts  # noqa: E402
 from searchlens_lab.equivalence.plan import EquivalenceOptions  # noqa: E402
 from searchlens_lab.equivalence.reference import ids, mean, search  # noqa: E402
 from searchlens_lab.equivalence.samplers import LOOKS, table_of, write_results  # noqa: E402
@@ -124,7 +123,7 @@ def by_statistic(rows: list[ComparisonRow]) -> dict[str, ComparisonRow]:
 def test_local_policies_are_those_of_transformers(subject: Subject, name: str) -> None:
     """Every filter alone, all filters in our order, and penalties; on the micro model, token by token."""
     policy = from_spec(name, None)
-    rows = by_statistic(local.compare(subject, name, policy))
+    rows = by_statistic(comparisons.compare_local(subject, name, policy))
     tokens = rows["same tokens on the same logits"]
     assert tokens.value == 1.0
     assert rows["same texts"].n == 4 < tokens.n
@@ -135,13 +134,13 @@ def test_local_policies_are_those_of_transformers(subject: Subject, name: str) -
 
 def test_another_filter_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers gets another temperature than we use: tokens and texts differ."""
-    honest = local._processors
+    honest = comparisons._processors
 
     def other(draws: Any) -> list[Any]:
         return honest(replace(draws, sampling=Sampling(1.5)))
 
-    monkeypatch.setattr(local, "_processors", other)
-    rows = by_statistic(local.compare(subject, "temp_0.7", from_spec("temp_0.7", None)))
+    monkeypatch.setattr(comparisons, "_processors", other)
+    rows = by_statistic(comparisons.compare_local(subject, "temp_0.7", from_spec("temp_0.7", None)))
     assert rows["same tokens on the same logits"].value < 1
     assert not rows["same tokens on the same logits"].holds
     assert rows["same texts"].value < 1
@@ -151,7 +150,7 @@ def test_searches_are_the_plain_ones(subject: Subject) -> None:
     """Through driver and engine, all at once, on the micro model: every candidate in its place."""
     names = ("power", "entropy_cuts", "smc", "lookahead", "tree", "mcts", "thoughts", "step_beam")
     chosen = {name: from_spec(name, POLICIES[name]) for name in names}
-    rows = searches.compare(subject, chosen)
+    rows = comparisons.compare(subject, chosen)
     assert [row.policy for row in rows] == [name for name in chosen for _ in range(2)]
     for same, accuracy in zip(rows[::2], rows[1::2], strict=True):
         questions = 2 if same.policy == "lookahead" else 4
@@ -162,15 +161,15 @@ def test_searches_are_the_plain_ones(subject: Subject) -> None:
 def test_another_search_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain tree branches at other places: its texts are not ours."""
     other = from_spec("tree", {**POLICIES["tree"], "controller": {"name": "entropy_tree", "positions": 1}})
-    honest = searches.reference.search
-    monkeypatch.setattr(searches.reference, "search", lambda task, policy, score: honest(task, other, score))
-    same, _ = searches.compare(subject, {"tree": from_spec("tree", POLICIES["tree"])})
+    honest = comparisons.reference.search
+    monkeypatch.setattr(comparisons.reference, "search", lambda task, policy, score: honest(task, other, score))
+    same, _ = comparisons.compare(subject, {"tree": from_spec("tree", POLICIES["tree"])})
     assert same.value < 1
     assert not same.holds
 
 
 def test_beams_are_those_of_transformers(subject: Subject) -> None:
-    rows = by_statistic(searches.compare_beam(subject, "beam", from_spec("beam", POLICIES["beam"])))
+    rows = by_statistic(comparisons.compare_beam(subject, "beam", from_spec("beam", POLICIES["beam"])))
     assert rows["same texts"].value == 1.0
     assert rows["largest difference of scores of equal texts"].value < 1e-4
     assert rows["same texts"].n == 8
@@ -188,9 +187,9 @@ def test_comparisons_hold_with_stop_texts(stopping: Subject) -> None:
     """Every kind of policy ends at stop texts as its reference does; without them the micro model would go on."""
     chosen = {name: from_spec(name, POLICIES[name]) for name in ("power", "tree", "mcts", "thoughts", "step_beam")}
     rows = [
-        *searches.compare(stopping, chosen),
-        *searches.compare_beam(stopping, "beam", from_spec("beam", POLICIES["beam"])),
-        *local.compare(stopping, "topp0.9_t1.0", from_spec("topp0.9_t1.0", None)),
+        *comparisons.compare(stopping, chosen),
+        *comparisons.compare_beam(stopping, "beam", from_spec("beam", POLICIES["beam"])),
+        *comparisons.compare_local(stopping, "topp0.9_t1.0", from_spec("topp0.9_t1.0", None)),
     ]
     assert all(row.holds for row in rows)
     assert {row.value for row in rows if row.statistic == "same texts"} == {1.0}
@@ -208,7 +207,7 @@ def test_running_together_changes_no_search() -> None:
     policy = from_spec("tree", {"controller": "entropy_tree", "transition": {"name": "branch", "gap": 1}})
     tasks = [Task((3, 2), seed, 10, (0,), (), str, tuple) for seed in range(6)]
     plain = [search(task, policy, mean) for task in tasks]
-    found = searches.run_together(plain, [(policy, task) for task in tasks], ToyEngine(model))
+    found = comparisons.run_together(plain, [(policy, task) for task in tasks], ToyEngine(model))
     draw = plain_draw(model, (3, 2), policy.local)
     for task, texts in zip(tasks, found, strict=True):
         alone = search(task, policy, mean)
@@ -234,19 +233,19 @@ def test_total_variation() -> None:
 def test_a_wrong_law_is_noticed() -> None:
     """Draws of one temperature against the law of another, and a chain without steps against its target."""
     hot, cold = from_spec("temp_1.0", None), from_spec("temp_0.9", None)
-    counts, _ = laws.draws(laws.LOCAL, hot, 4000, laws.LOCAL_LIMIT)
-    assert laws.compare("temp_1.0", hot, OPTIONS)[0].holds
-    law = laws.enumerate_texts(laws.LOCAL, laws.PROMPT, laws.LOCAL_LIMIT, sampling=cold.local)
+    counts, _ = explicit.draws(explicit.LOCAL, hot, 4000, explicit.LOCAL_LIMIT)
+    assert explicit.compare("temp_1.0", hot, OPTIONS)[0].holds
+    law = explicit.enumerate_texts(explicit.LOCAL, explicit.PROMPT, explicit.LOCAL_LIMIT, sampling=cold.local)
     assert chi_square(counts, law) < OPTIONS.p_value
     still = {**POLICIES["power"], "scheduler": {"name": "blocks", "blocks": 2, "steps": 0}}
-    distance, p = laws.compare("power", from_spec("power", still), OPTIONS)
+    distance, p = explicit.compare("power", from_spec("power", still), OPTIONS)
     assert not distance.holds
     assert not p.holds
 
 
 def test_power_sampling_is_at_its_target() -> None:
     spec = {"local": {"temperature": 0.25}, "controller": "power", "scheduler": {"name": "blocks", "steps": 4}}
-    assert all(row.holds for row in laws.compare("power", from_spec("power", spec), OPTIONS))
+    assert all(row.holds for row in explicit.compare("power", from_spec("power", spec), OPTIONS))
 
 
 def row(value: float, bound: Any = "at least", threshold: float = 0.75, **more: Any) -> ComparisonRow:

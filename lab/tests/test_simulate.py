@@ -15,7 +15,6 @@ from searchlens.cli.main import main
 from searchlens.config.check import DEFAULT_FILES, load
 from searchlens.errors import InputError
 from searchlens.search.kinds import is_search
-from searchlens.search.policy import parse
 from searchlens_lab.simulate import (
     PAPER24,
     Design,
@@ -280,12 +279,6 @@ def test_designs_that_cannot_be_sampled_are_refused() -> None:
     for says, beta, ceiling in (("ceiling", 0.1, 0.0), ("at least 0", -0.1, 0.5)):
         with pytest.raises(InputError, match=says):
             Planted({"math": 0.0}, {"math": beta}, ceiling=ceiling)
-
-
-def test_small_policies_parse() -> None:
-    """The small design's pool keeps one policy of each family."""
-    families = {parse(name).family for name in small_design().policies}
-    assert families == {"temperature", "top-p", "top-k", "min-p"}
 
 
 def test_truth_refuses_what_was_not_sampled() -> None:

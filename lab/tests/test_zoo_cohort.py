@@ -19,17 +19,15 @@ from searchlens.benchmarks.files import read_bytes  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.zoo import load_pair, read_record  # noqa: E402
 from searchlens_lab.zoo import model as models  # noqa: E402
-from searchlens_lab.zoo.accept import Check, checks, fit_alpha, path, text_table  # noqa: E402
-from searchlens_lab.zoo.benchmarks import build, write_benchmarks  # noqa: E402
-from searchlens_lab.zoo.card import write_cohort_card  # noqa: E402
+from searchlens_lab.zoo.card import Check, checks, fit_alpha, path, text_table, write_cohort_card  # noqa: E402
 from searchlens_lab.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
-from searchlens_lab.zoo.corpus import END, PAD, Tokens, train_tokenizer  # noqa: E402
+from searchlens_lab.zoo.corpus import END, PAD, Tokens, draw_document, train_tokenizer  # noqa: E402
+from searchlens_lab.zoo.evaluate import build, write_benchmarks  # noqa: E402
 from searchlens_lab.zoo.jobs import TrainingJob, Workshop, measured_levels, ordered, plan, rltrain, run, urgency  # noqa: E402
 from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, pretrain, update, write_record  # noqa: E402
 from searchlens_lab.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
 from searchlens_lab.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens_lab.zoo.sample import Samples  # noqa: E402
-from searchlens_lab.zoo.styles import draw_document  # noqa: E402
 from searchlens_lab.zoo.tasks import draw, prompt, split_of  # noqa: E402
 
 ZOO = Path(__file__).parents[2] / "resources" / "zoo"

@@ -17,7 +17,7 @@ ADDON = Addon(
     declares=(f"{_EQUIVALENCE}.tables", "searchlens_lab.resident.engine"),
     stages={
         "equivalence": Stage(
-            module=f"{_EQUIVALENCE}.stage",
+            module=f"{_EQUIVALENCE}.comparisons",
             plan=f"{_EQUIVALENCE}.plan",
             rules=_HERE / "equivalence" / "equivalence.smk",
             tables=("equivalence", "equivalence_vllm"),

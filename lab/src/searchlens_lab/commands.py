@@ -25,7 +25,7 @@ def _compared(args: argparse.Namespace) -> Grid:
 
 def _equivalence(args: argparse.Namespace) -> None:
     grid = _compared(args)
-    from searchlens_lab.equivalence.stage import equivalence
+    from searchlens_lab.equivalence.comparisons import equivalence
 
     output = Layout(Path(args.output))
     equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)

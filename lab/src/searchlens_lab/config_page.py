@@ -36,19 +36,15 @@ def readme_text() -> str:
     return _INTRODUCTION + "\n" + "\n".join([*lines, *_components()]).rstrip() + "\n"
 
 
-def sections() -> Iterator[tuple[str, Node]]:
+def sections(path: str = "", node: Node | None = None) -> Iterator[tuple[str, Node]]:
     """Every section with its path in the configuration, such as ``pairs.<name>``; the top level has an empty path."""
-    return _below("", schema())
-
-
-def _below(path: str, node: Node) -> Iterator[tuple[str, Node]]:
-    node = resolve(node)
+    node = resolve(schema() if node is None else node)
     if "properties" in node:
         yield path, node
         for key, part in node["properties"].items():
-            yield from _below(f"{path}.{key}" if path else key, part)
+            yield from sections(f"{path}.{key}" if path else key, part)
     elif part := content(node):
-        yield from _below(path + ("[]" if "items" in node else ".<name>"), part)
+        yield from sections(path + ("[]" if "items" in node else ".<name>"), part)
 
 
 def _section(path: str, section: Node) -> Iterator[str]:

@@ -325,10 +325,5 @@ def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: 
 def match_frame(matches: Sequence[Match]) -> pl.DataFrame:
     """One row for each strategy, with its thresholds and whether it reaches them."""
     keys = ("n", "output_match", "output_threshold", "em_agree", "em_threshold", "holds")
-    return pl.DataFrame(
-        {
-            "strategy": [match.strategy.name for match in matches],
-            "policy": [match.strategy.policy for match in matches],
-            **{key: [getattr(match, key) for match in matches] for key in keys},
-        }
-    )
+    rows = [(each.strategy.name, each.strategy.policy, *(getattr(each, key) for key in keys)) for each in matches]
+    return pl.DataFrame(rows, ["strategy", "policy", *keys], orient="row")

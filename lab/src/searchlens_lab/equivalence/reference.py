@@ -324,7 +324,7 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Continuation, Text
             if expanded == p.positions or (p.select == "threshold" and entropy < p.threshold):
                 break
             context = ids(text[:t])
-            if any(_near(fork, context, branch.gap) for fork in forks):
+            if any(abs(len(f) - t) < branch.gap and f[:t] == context[: len(f)] for f in forks):  # near, on one path
                 continue
             forks.append(context)
             expanded += 1
@@ -346,12 +346,6 @@ def _unmasked(task: Task, mask: str, text: Ids) -> int:
         if "answer" in written or "conclusion" in written or (mask == "answer" and task.answer(text[:t]) is not None):
             return t
     return len(text)
-
-
-def _near(fork: Ids, context: Ids, gap: int) -> bool:
-    """Whether two forks lie on one path, less than ``gap`` tokens apart."""
-    shared = min(len(fork), len(context))
-    return abs(len(fork) - len(context)) < gap and fork[:shared] == context[:shared]
 
 
 # ---- thought tree
@@ -394,14 +388,11 @@ def _end(task: Task, text: Text, place: Ids, number: int = 0) -> Drawing:
 def step_beam(task: Task, policy: Policy, score: Score) -> PlainSearch:
     """All complete texts of a beam over thoughts, or of its diverse variant.
 
-    Beeching, Tunstall and Rush (2024), Scaling test-time compute with open models (search-and-learn).
+    Beeching, Tunstall and Rush (2024), Scaling test-time compute with open models (search-and-learn). N beams: the best
+    n/m of the unfinished ones are copied until there are n again.
     """
-    variant = _subtrees if policy.component(StepBeam).diverse == "yes" else _beam
-    return (yield from variant(task, policy, score))
-
-
-def _beam(task: Task, policy: Policy, score: Score) -> PlainSearch:
-    """N beams: the best n/m of the unfinished ones are copied until there are n again."""
+    if policy.component(StepBeam).diverse == "yes":
+        return (yield from _subtrees(task, policy, score))
     n, m = policy.component(StepBeam).width, policy.component(StepBeam).expand
     active: list[tuple[Text, Ids]] = [((), ())]  # text, and which child of which child
     completed: list[Text] = []

@@ -26,8 +26,7 @@ from searchlens.reporting.tables.table import Part, Table, write
 from searchlens.search.driver import Failure, run, start
 from searchlens.search.policy import from_spec
 from searchlens.store.frames import write_frame
-from searchlens_lab.equivalence.explicit import ToyModel, enumerate_texts
-from searchlens_lab.equivalence.laws import POWER, POWER_LIMIT, PROMPT, draws
+from searchlens_lab.equivalence.explicit import POWER, POWER_LIMIT, PROMPT, ToyModel, draws, enumerate_texts
 from searchlens_lab.equivalence.subject import Ids, Subject, texts_of
 from searchlens_lab.equivalence.tables import total_variation
 
@@ -80,31 +79,26 @@ def _particles(count: int, every: int, ramp: int, resample: float = 0.5) -> dict
     return {"local": LOW, "controller": {"name": "smc", "alpha": ALPHA, **parameters}}
 
 
-def _best(count: int, every: int) -> dict[str, Any]:
-    return _particles(count, every, ramp=0, resample=0.0)
-
-
 def _lookahead(top: int, rollouts: int, horizon: int) -> dict[str, Any]:
     return {"controller": {"name": "lookahead", "alpha": ALPHA, "top": top, "rollouts": rollouts, "horizon": horizon}}
 
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("low temperature", "T = 1/4", {"local": LOW}, {"local": LOW}),
-    *(Setting("best of N, reweighted", f"N = {n}", _best(n, 5), _best(n, 1000)) for n in (4, 16)),
-    Setting("best of N, reweighted", "N = 64", _best(64, 5)),
     *(
-        Setting(
-            "MH, reference", f"{steps} steps", _chain(steps, 5, mode="reference"), _chain(steps, 16, mode="reference")
+        Setting("best of N, reweighted", f"N = {n}", _particles(n, 5, 0, 0.0), _particles(n, 1000, 0, 0.0))
+        for n in (4, 16)
+    ),
+    Setting("best of N, reweighted", "N = 64", _particles(64, 5, 0, 0.0)),
+    *(
+        Setting(name, f"{n} steps", _chain(n, 5, **more), None if n == 30 else _chain(n, 16, **more))
+        for name, steps, more in (
+            ("MH, reference", (2, 10), {"mode": "reference"}),
+            ("MH, exact", (2, 10, 30), {}),
+            ("MH, entropy cuts", (2, 10, 30), {"cut": "entropy"}),
         )
-        for steps in (2, 10)
+        for n in steps
     ),
-    *(Setting("MH, exact", f"{steps} steps", _chain(steps, 5), _chain(steps, 16)) for steps in (2, 10)),
-    Setting("MH, exact", "30 steps", _chain(30, 5)),
-    *(
-        Setting("MH, entropy cuts", f"{steps} steps", _chain(steps, 5, cut="entropy"), _chain(steps, 16, cut="entropy"))
-        for steps in (2, 10)
-    ),
-    Setting("MH, entropy cuts", "30 steps", _chain(30, 5, cut="entropy")),
     *(Setting("SMC", f"N = {n}", _particles(n, 1, 0), _particles(n, 4, 0)) for n in (4, 16)),
     Setting("SMC", "N = 64", _particles(64, 1, 0)),
     *(Setting("SMC with ramp", f"N = {n}", _particles(n, 1, 3), _particles(n, 4, 16)) for n in (4, 16, 64)),

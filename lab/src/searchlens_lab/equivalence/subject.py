@@ -99,10 +99,6 @@ class Subject:
         verdicts = dict(zip(pairs, self._grader.grade(list(pairs.values())), strict=True))
         return [place in verdicts and bool(verdicts[place].correct) for place in range(len(texts))]
 
-    def accuracy(self, texts: Sequence[Ids]) -> float:
-        """Share of right answers, one text for each question."""
-        return sum(self.right(texts)) / len(texts)
-
     @cached_property
     def transformers(self) -> Any:
         """The checkpoint in transformers, on the engine's device and without its own generation settings."""

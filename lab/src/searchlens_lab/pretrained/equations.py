@@ -35,17 +35,13 @@ def equations(text: str) -> Iterator[bool]:
     for found in _EQUATION.findall(text):
         for sides in pairwise(side.strip() for side in found.split("=")):
             if any(re.search("[-+*/]", side) for side in sides):
-                yield from _is_true(*sides)
-
-
-def _is_true(left: str, right: str) -> Iterator[bool]:
-    """Nothing where a bracket is open or a number has no value."""
-    try:
-        yield abs(_value(ast.parse(left, mode="eval").body) - _value(ast.parse(right, mode="eval").body)) < 0.006
-    except ZeroDivisionError:
-        yield False
-    except (SyntaxError, ValueError, OverflowError, RecursionError):
-        return
+                try:
+                    left, right = (_value(ast.parse(side, mode="eval").body) for side in sides)
+                    yield abs(left - right) < 0.006
+                except ZeroDivisionError:
+                    yield False
+                except (SyntaxError, ValueError, OverflowError, RecursionError):
+                    continue  # a bracket is open, or a number has no value
 
 
 def _value(node: ast.expr) -> float:

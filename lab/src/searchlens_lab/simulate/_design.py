@@ -113,6 +113,11 @@ class SimBenchmark:
     title: str = ""
 
 
+def sides_of(benchmark: SimBenchmark) -> tuple[Side, ...]:
+    """The sides of a benchmark that are sampled."""
+    return ("base",) if benchmark.role in BASE_ONLY else ("base", "rl")
+
+
 @dataclass(frozen=True)
 class Planted:
     """The law that holds exactly: P_RL(pi_0, b) = P_Base(pi, N(b)).
@@ -129,9 +134,7 @@ class Planted:
     """``mu``, ``beta``: per regime; alpha = exp(mu + delta_m). beta is at least 0, and at most 1 in modes
     ``continuous``, ``ceiling``."""
     policy: str = "topp0.8_t0.9"
-    """pi, unless ``policies`` has another one for the cell."""
-    policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(model, benchmark) to pi."""
+    """pi."""
     ceiling: float = 0.75
     """Share of questions that RL can solve at all, whatever their difficulty; in (0, 1]."""
 
@@ -141,18 +144,6 @@ class Planted:
             raise InputError(f"ceiling: {self.ceiling}; a share of questions must be above 0 and at most 1")
         if min(self.beta.values()) < 0:
             raise InputError(f"beta: {dict(self.beta)}; a planted exponent must be at least 0")
-
-
-@dataclass(frozen=True)
-class Strangers:
-    """The distribution of the RL models of mode ``unrelated``, the same for all of them."""
-
-    ability: float = -1.3
-    spread: float = 1.3
-    """``ability``, ``spread``: mean and standard deviation of the ability of the Base model that RL starts from."""
-    invalid: float = -2.2
-    """Its log-odds of giving no valid answer."""
-    effect: RLEffect = RLEffect()
 
 
 PAPER_LAW = Planted(
@@ -198,8 +189,6 @@ class Design:
     """How RL relates to Base."""
     planted: Planted = PAPER_LAW
     """Used in modes ``planted``, ``continuous`` and ``ceiling``."""
-    strangers: Strangers = Strangers()
-    """Used in mode ``unrelated``."""
 
     def __post_init__(self) -> None:
         """Check names, pools and the planted law."""
@@ -271,16 +260,11 @@ class Design:
                 for benchmark, item in self.benchmarks.items():
                     if (model, benchmark) in self.missing or (batch and item.role != "fitted"):
                         continue
-                    for side in self._sides(batch, item):
+                    for side in self.batches[batch] if batch else sides_of(item):
                         name = spec.base if side == "base" else model
                         cell = Cell(checkpoint(name, side, batch), model, side, benchmark, batch)
                         cells.setdefault((cell.checkpoint, benchmark), cell)
         return list(cells.values())
-
-    def _sides(self, batch: str, benchmark: SimBenchmark) -> tuple[Side, ...]:
-        if batch:
-            return self.batches[batch]
-        return ("base",) if benchmark.role in BASE_ONLY else ("base", "rl")
 
     def pools(self, cell: Cell) -> dict[str, int]:
         """Policies of a cell, in order, with their samples per question."""

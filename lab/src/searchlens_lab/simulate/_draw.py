@@ -80,7 +80,8 @@ def dense_landscape(design: Design, seed: int, cell: Cell, estimator: Estimator 
         for name in pool.policies:
             points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
         for metric, parts in credit.items():
-            parts.append(_points_first(values[metric], len(pool.policies)))
+            cube = values[metric].reshape(len(pool.policies), -1, len(budgets)).transpose(0, 2, 1)  # questions last
+            parts.append(np.ascontiguousarray(cube.reshape(-1, cube.shape[2]), np.float32))
         by_policy = pool.tokens.reshape(len(pool.policies), -1)
         tokens |= dict(zip(pool.policies, by_policy.mean(axis=1).tolist(), strict=True))
         rates.append(_rates(pool))
@@ -109,17 +110,15 @@ def _draw(
     for i, policy in enumerate(policies):
         stream = generator("simulate", seed, "samples", cell.checkpoint, cell.benchmark, policy)
         uniform[:, :, i] = stream.random((samples, 2, item.questions), dtype=np.float32)
-    effects = [design.effect(cell.benchmark, _sampled_as(design, cell, policy)) for policy in policies]
+    is_planted = cell.side == "rl" and design.mode in ("planted", *CONTINUOUS)
+    as_base = [_truth.planted_policy(design, policy) for policy in policies] if is_planted else policies
+    effects = [design.effect(cell.benchmark, policy) for policy in as_base]
     outcomes = _outcomes(uniform[:, 0], [_shares(design, seed, cell, answers, effect) for effect in effects])
     if cell.side == "rl" and design.mode == "planted":
-        outcomes = _regrouped(outcomes, _truth.groups(_truth.planted_path(design, cell), samples))
+        # Each is the first right one (outcome 0) of its group of Base samples, or the group's first.
+        groups = _truth.groups(_truth.planted_path(design, cell), samples)
+        outcomes = np.stack([np.where((outcomes[part] == 0).any(0), np.uint8(0), outcomes[part[0]]) for part in groups])
     return Drawn(policies, outcomes, _tokens(uniform[:, 1], outcomes, design, cell, effects))
-
-
-def _sampled_as(design: Design, cell: Cell, policy: str) -> str:
-    if cell.side == "rl" and design.mode in ("planted", *CONTINUOUS):
-        return _truth.planted_policy(design, cell.model, cell.benchmark, policy)
-    return policy
 
 
 def _outcomes(uniform: Lengths, shares: Sequence[Floats]) -> Outcomes:
@@ -137,11 +136,6 @@ def _shares(design: Design, seed: int, cell: Cell, answers: _truth.Answers, effe
     if cell.side == "rl" and design.mode in CONTINUOUS:
         return _truth.planted_shares(design, seed, cell, shares)
     return shares
-
-
-def _regrouped(outcomes: Outcomes, members: Sequence[Sequence[int]]) -> Outcomes:
-    """RL samples from Base samples: each is the first right one (outcome 0) of its group, or the group's first."""
-    return np.stack([np.where((outcomes[part] == 0).any(axis=0), np.uint8(0), outcomes[part[0]]) for part in members])
 
 
 def _tokens(
@@ -191,12 +185,6 @@ def _pool(drawn: Drawn, item: SimBenchmark) -> SamplePool:
 def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     """From (samples, policies, questions) to (policies * questions, samples)."""
     return np.ascontiguousarray(values.reshape(len(values), -1).T)
-
-
-def _points_first(values: npt.NDArray[np.float64], policies: int) -> npt.NDArray[np.float32]:
-    """From (policies * questions, budgets) to (policies * budgets, questions)."""
-    cube = values.reshape(policies, -1, values.shape[1]).transpose(0, 2, 1)
-    return np.ascontiguousarray(cube.reshape(-1, cube.shape[2]), np.float32)
 
 
 def _rates(pool: SamplePool) -> pl.DataFrame:

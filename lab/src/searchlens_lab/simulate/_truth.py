@@ -28,6 +28,7 @@ from searchlens_lab.simulate._design import (
     SimBenchmark,
     budgets_of,
     checkpoint,
+    sides_of,
 )
 
 # ---- answer distributions: of a Base model, after RL, and under a policy
@@ -39,6 +40,10 @@ _ATTRACTION = 0.7
 """Spread over questions of the log-probability of a wrong answer."""
 _DECAY = 0.6
 """By how much each wrong answer is less likely than the one before, in log-probability."""
+_STRANGE_ABILITY, _STRANGE_SPREAD = -1.3, 1.3
+"""Mode ``unrelated``: mean and standard deviation of the ability of the Base models that RL models were made from."""
+_STRANGE_INVALID = -2.2
+"""Their log-odds of giving no valid answer."""
 
 
 class Latents(NamedTuple):
@@ -92,14 +97,10 @@ def native(design: Design, seed: int, cell: Cell, questions: Latents) -> Answers
     if design.mode == "transform":
         base = base_answers(design.bases[model.base], benchmark, questions)
         return rl_answers(base, model.effect, benchmark.transfer)
-    stranger = base_answers(_stranger(design, seed, cell.model), benchmark, questions)
-    return rl_answers(stranger, design.strangers.effect, benchmark.transfer)
-
-
-def _stranger(design: Design, seed: int, model: str) -> BaseModel:
-    """The Base model that an unrelated RL model was made from: random, independent of the model's own Base."""
-    deviation = float(generator("simulate", seed, "stranger", model).standard_normal())
-    return BaseModel(design.strangers.ability + design.strangers.spread * deviation, design.strangers.invalid)
+    # An unrelated RL model was made from a random Base model, independent of the model's own one.
+    deviation = float(generator("simulate", seed, "stranger", cell.model).standard_normal())
+    stranger = BaseModel(_STRANGE_ABILITY + _STRANGE_SPREAD * deviation, _STRANGE_INVALID)
+    return rl_answers(base_answers(stranger, benchmark, questions), RLEffect(), benchmark.transfer)
 
 
 def question_latents(design: Design, seed: int, cell: Cell) -> Latents:
@@ -129,11 +130,9 @@ def under(answers: Answers, policy: PolicyEffect) -> tuple[Floats, Floats]:
 # ---- the planted law: what RL is made from Base by, so that the law holds for every question
 
 
-def planted_policy(design: Design, model: str, benchmark: str, policy: str) -> str:
+def planted_policy(design: Design, policy: str) -> str:
     """The Base policy that an RL policy is made from: pi for the default policy, otherwise the policy itself."""
-    if policy != design.default_policy:
-        return policy
-    return design.planted.policies.get((model, benchmark), design.planted.policy)
+    return design.planted.policy if policy == design.default_policy else policy
 
 
 def planted_constants(design: Design, cell: Cell) -> tuple[float, float]:
@@ -242,11 +241,11 @@ class Truth:
             missing = [n for n in budgets if n not in path]
             if missing:
                 raise InputError(f"budgets: no law is planted at {missing}; {benchmark} has {sorted(path)}")
-            policies = [planted_policy(self.design, model, benchmark, name) for name in policies]
+            policies = [planted_policy(self.design, name) for name in policies]
             return self.P(model, "base", benchmark, policies, [path[int(n)] for n in budgets])
         if side == "rl" and self.design.mode in CONTINUOUS:
             alpha, beta = planted_constants(self.design, cell)
-            policies = [planted_policy(self.design, model, benchmark, name) for name in policies]
+            policies = [planted_policy(self.design, name) for name in policies]
             reached = self.P(model, "base", benchmark, policies, [alpha * n**beta for n in budgets])
             return reached * (self.design.planted.ceiling if self.design.mode == "ceiling" else 1)
         self._compute(cell, policies, budgets)
@@ -283,9 +282,11 @@ class Truth:
         curves = {}
         for model in design.models:
             for benchmark, item in design.benchmarks.items():
-                sides: tuple[Side, ...] = ("base",) if item.role in BASE_ONLY else ("base", "rl")
                 if (model, benchmark) not in design.missing:
-                    curves[f"{model}/{benchmark}"] = {side: self._record(model, side, benchmark) for side in sides}
+                    curves[f"{model}/{benchmark}"] = {
+                        side: self.P(model, side, benchmark, [design.default_policy], design.budgets)[0].tolist()
+                        for side in sides_of(item)
+                    }
         return {
             "mode": design.mode,
             "seed": self.seed,
@@ -296,9 +297,6 @@ class Truth:
             "planted": self._planted() if design.mode in ("planted", *CONTINUOUS) else None,
         }
 
-    def _record(self, model: str, side: Side, benchmark: str) -> list[float]:
-        return [float(p) for p in self.P(model, side, benchmark, [self.design.default_policy], self.design.budgets)[0]]
-
     def _planted(self) -> dict[str, Any]:
         design, law = self.design, self.design.planted
         cells = {}
@@ -308,8 +306,7 @@ class Truth:
                     continue
                 cell = self._cell(model, "rl", benchmark)
                 alpha, beta = planted_constants(design, cell)
-                policy = planted_policy(design, model, benchmark, design.default_policy)
-                cells[f"{model}/{benchmark}"] = {"alpha": alpha, "beta": beta, "policy": policy}
+                cells[f"{model}/{benchmark}"] = {"alpha": alpha, "beta": beta, "policy": law.policy}
                 if design.mode == "planted":
                     path = {str(b): n for b, n in planted_path(design, cell).items()}
                     cells[f"{model}/{benchmark}"]["path"] = path

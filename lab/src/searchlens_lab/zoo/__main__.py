@@ -28,12 +28,10 @@ from transformers import AutoTokenizer
 
 from searchlens.errors import InputError
 from searchlens_lab.zoo import model as models
-from searchlens_lab.zoo.accept import checks, text_table
-from searchlens_lab.zoo.benchmarks import write_benchmarks
-from searchlens_lab.zoo.card import BASE, RECORD, RL, write_cards, write_cohort_card
+from searchlens_lab.zoo.card import BASE, RECORD, RL, checks, text_table, write_cards, write_cohort_card
 from searchlens_lab.zoo.cohort import with_needs
 from searchlens_lab.zoo.corpus import build_corpus, train_tokenizer
-from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, claims, sample_roles, summarise
+from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, claims, sample_roles, summarise, write_benchmarks
 from searchlens_lab.zoo.jobs import Workshop, make_cohort
 from searchlens_lab.zoo.pretrain import pretrain
 from searchlens_lab.zoo.recipe import Recipe
@@ -141,12 +139,14 @@ def _cohort_command(options: argparse.Namespace) -> int:
 
 def _steps(options: argparse.Namespace) -> int:
     """Print the table of RL steps as CSV; draw its figure if asked for."""
-    from searchlens_lab.zoo import steps  # needs packages that training does without
+    from searchlens.reporting.figures import style  # needs packages that training does without
+    from searchlens_lab.zoo import steps
 
     frame = steps.fit_steps(options.output)
-    print(steps.csv_frame(frame).write_csv().rstrip())
+    table = steps.csv_frame(frame)
+    print(table.write_csv().rstrip())
     if options.figure:
-        for path in steps.write_figure(frame, options.figure):
+        for path in style.save(steps.draw(frame), options.figure, table):
             print(path, file=sys.stderr)
     return 0
 

@@ -1,4 +1,4 @@
-"""Dev and test evaluation of zoo models with the training's sampler, and the claims that the first pair has to meet.
+"""The benchmarks of the zoo, its models on dev and test by the training's sampler, and the claims of the first pair.
 
 All estimates are prefixes of the sample stream: pass@k is the share of questions with a right answer among the first k
 samples.
@@ -6,9 +6,13 @@ samples.
 
 from __future__ import annotations
 
+import gzip
+import json
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +22,10 @@ from tokenizers import Tokenizer
 
 from searchlens.engines.base import Sampling
 from searchlens.grading.instructions import passes
-from searchlens_lab.zoo.benchmarks import build
 from searchlens_lab.zoo.model import Decoder
-from searchlens_lab.zoo.recipe import Recipe
+from searchlens_lab.zoo.recipe import Recipe, Role, Shares
 from searchlens_lab.zoo.sample import Sampler, Samples
-from searchlens_lab.zoo.tasks import Problem, Split, prompt
+from searchlens_lab.zoo.tasks import Problem, Split, distinct, prompt
 
 POLICIES = {
     "topp0.95_t1.0": Sampling(1.0, top_p=0.95),
@@ -92,18 +95,6 @@ def sample_role(
     return Outcome(np.reshape(hits, shape), np.reshape(lengths, shape), np.reshape(finished, shape))
 
 
-def by_kind(problems: Sequence[Problem], outcome: Outcome) -> dict[str, dict[str, float]]:
-    """Per kind of question: share of right samples, and of questions solved by all samples together (percent)."""
-    kinds = np.array([problem.kind for problem in problems])
-    return {
-        str(kind): {
-            "mean": _percent(outcome.hits[kinds == kind]),
-            "any": _percent(outcome.hits[kinds == kind].any(1)),
-        }
-        for kind in np.unique(kinds)
-    }
-
-
 def _percent(values: npt.NDArray[Any]) -> float:
     return round(100 * float(np.mean(values)), 2)
 
@@ -141,11 +132,14 @@ def budgets_of(role: str, policy: str) -> tuple[int, ...]:
 
 def summarise(results: Results) -> dict[str, Any]:
     """By role and policy: ``pass_at`` (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of samples),
-    ``tokens`` (mean per sample), ``finished`` (percent), ``kinds``.
+    ``tokens`` (mean per sample), ``finished`` (percent), ``kinds`` (by kind of question ``mean``, and ``any``: percent
+    of questions that all samples together solve).
     """
     numbers: dict[str, Any] = {}
     for (name, policy), (problems, outcome) in results.items():
         budgets = budgets_of(name, policy)
+        of_kind = np.array([problem.kind for problem in problems])
+        hits = {str(kind): outcome.hits[of_kind == kind] for kind in np.unique(of_kind)}
         numbers.setdefault(name, {})[policy] = {
             "questions": len(problems),
             "pass_at": {str(k): _percent(outcome.solved(k)) for k in budgets},
@@ -153,7 +147,7 @@ def summarise(results: Results) -> dict[str, Any]:
             "mean": _percent(outcome.hits),
             "tokens": round(float(outcome.lengths.mean()), 1),
             "finished": _percent(outcome.finished),
-            "kinds": by_kind(problems, outcome),
+            "kinds": {kind: {"mean": _percent(own), "any": _percent(own.any(1))} for kind, own in hits.items()},
         }
     return numbers
 
@@ -189,3 +183,63 @@ def claims(
         "gpqa: Base is above chance (33 to 50% of samples)": {"value": chance, "holds": 33 <= chance <= 50},
         "ifeval: Base finishes 80 to 93% of samples": {"value": finished, "holds": 80 <= finished <= 93},
     }
+
+
+# ---- the benchmarks as JSONL files, which the recipe regenerates byte for byte. A row:
+#
+#    {"id": "math-0001", "question": "...", "gold": "57", "tags": {"level": 2, "kind": "chain"}}
+#
+# If a checker decides whether an answer is right, ``gold`` is empty and the row has ``checks``. ``manifest.json``
+# records prompt template and seed, and for each benchmark the number of questions and the token limit.
+
+_LARGE = 100_000  # bytes above which a file is compressed
+
+
+def quotas(shares: Shares, n: int) -> dict[str, int]:
+    """Split ``n`` by shares that sum to one; the remainder goes to the largest fractions."""
+    exact = {name: share * n for name, share in shares}
+    whole = {name: int(value + 1e-9) for name, value in exact.items()}
+    by_fraction = sorted(exact, key=lambda name: whole[name] - exact[name])
+    for name in by_fraction[: n - sum(whole.values())]:
+        whole[name] += 1
+    return whole
+
+
+def build(name: str, role: Role, split: Split, seed: int, questions: int = 0) -> list[Problem]:
+    """The distinct questions of one role, by default ``role.questions``; name, split and seed decide what is drawn."""
+    rng = random.Random(f"{name}/{split}/{seed}")
+    problems = [
+        problem
+        for kind, n in quotas(role.kinds, questions or role.questions).items()
+        for problem in distinct(rng, kind, split, n)
+    ]
+    rng.shuffle(problems)
+    return problems
+
+
+def write_rows(folder: Path, name: str, problems: Sequence[Problem], *, packed: bool = False) -> Path:
+    """Write a benchmark as ``<name>.jsonl``, or ``<name>.jsonl.gz`` if ``packed`` or large; returns the file."""
+    lines = []
+    for i, problem in enumerate(problems, start=1):
+        row: dict[str, Any] = {"id": f"{name}-{i:04d}", "question": problem.question, "gold": problem.gold}
+        row |= {"checks": problem.checks} if problem.checks else {}
+        lines.append(json.dumps(row | {"tags": {"level": problem.level, "kind": problem.kind}}) + "\n")
+    content = "".join(lines).encode()
+    is_packed = packed or len(content) > _LARGE
+    path = folder / (f"{name}.jsonl.gz" if is_packed else f"{name}.jsonl")
+    path.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)
+    return path
+
+
+def write_benchmarks(folder: Path, recipe: Recipe, *, packed: bool = False) -> list[Path]:
+    """Write the test split of every role as by ``write_rows``, and ``manifest.json``; returns the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    manifest: dict[str, Any] = {"prompt": prompt("{question}"), "seed": recipe.benchmark_seed, "benchmarks": {}}
+    for name, role in recipe.roles.items():
+        problems = build(name, role, "test", recipe.benchmark_seed)
+        written.append(write_rows(folder, name, problems, packed=packed))
+        manifest["benchmarks"][name] = {"questions": len(problems), "max_tokens": role.max_tokens}
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return [*written, path]

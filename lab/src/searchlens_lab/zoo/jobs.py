@@ -28,16 +28,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from searchlens.store.files import replace_text
 from searchlens.zoo import record_file
 from searchlens_lab.zoo import model as models
-from searchlens_lab.zoo.benchmarks import write_benchmarks, write_rows
 from searchlens_lab.zoo.cohort import COHORT, MEASURED, RANKED, RLTRAIN, CohortPair, with_needs
 from searchlens_lab.zoo.corpus import Tokens, build_corpus, train_tokenizer
-from searchlens_lab.zoo.evaluate import DEFAULT, POLICIES, rows_for, sample_role, sample_roles, summarise
+from searchlens_lab.zoo.evaluate import (
+    DEFAULT,
+    POLICIES,
+    rows_for,
+    sample_role,
+    sample_roles,
+    summarise,
+    write_benchmarks,
+    write_rows,
+)
 from searchlens_lab.zoo.model import Decoder
 from searchlens_lab.zoo.pretrain import StateFile, pretrain, write_record
 from searchlens_lab.zoo.recipe import Recipe
@@ -121,7 +128,10 @@ def run(
                 finished.add(entry.job.name)
             report(f"{entry.job.name}: {'done' if success else 'FAILED'} in {time.monotonic() - entry.started:.0f} s")
         if time.monotonic() - start > seconds:
-            _end(running)
+            for entry in running:
+                entry.process.terminate()
+            for entry in running:
+                entry.process.wait(30)
             break
         for job in [job for job in queue if set(job.needs) <= finished]:
             device = _place(job, running, devices, slots)
@@ -134,13 +144,6 @@ def run(
             break
         time.sleep(pause)
     return [job.name for job in jobs if not done(job)]
-
-
-def _end(running: Sequence[_RunningJob]) -> None:
-    for entry in running:
-        entry.process.terminate()
-    for entry in running:
-        entry.process.wait(30)
 
 
 def _place(job: TrainingJob, running: Sequence[_RunningJob], devices: Sequence[str], slots: int) -> str | None:
@@ -165,31 +168,19 @@ def measured_levels(success: Mapping[Cell, float]) -> dict[Cell, int]:
     return {cell: 1 + LEVELS * i // len(ranked) for i, cell in enumerate(ranked)}
 
 
-def measure_success(
-    model: Decoder, tokenizer: Tokenizer, recipe: Recipe, questions: int = 100, samples: int = 16
-) -> dict[Cell, float]:
-    """Share of right samples on train questions of every ranked kind and level, under the default policy."""
-    rng = random.Random(f"levels/{recipe.benchmark_seed}")
-    problems = [p for kind, level in RANKED for p in distinct(rng, kind, "train", questions, (level,))]
-    limit = recipe.rlvr.max_tokens
-    sampler = Sampler(model, rows_for(model), recipe.prompt_tokens, limit)
-    hits = sample_role(sampler, tokenizer, problems, POLICIES[DEFAULT], samples, limit).hits
-    return {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
+def cells_of(split: str, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
+    """The kinds and nominal levels from which the RL of a split draws."""
+    return tuple(cell for cell in RANKED if levels[cell] in MEASURED[split])
 
 
-def cells_of(pair: CohortPair, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
-    """The kinds and nominal levels from which a pair's RL draws."""
-    return (*(cell for cell in RANKED if levels[cell] in MEASURED[pair.split]), *pair.more)
-
-
-def rltrain(split: str, levels: Mapping[Cell, int], seed: int, questions: int = RLTRAIN) -> list[Problem]:
+def rltrain(split: str, levels: Mapping[Cell, int], seed: int) -> list[Problem]:
     """Distinct questions as the RL of a split sees them, with equal numbers for each kind and level."""
-    cells: Sequence[Cell] = [cell for cell in RANKED if levels[cell] in MEASURED[split]]
+    cells = cells_of(split, levels)
     rng = random.Random(f"rltrain-{split}/{seed}")
     problems = [
         problem
         for i, (kind, level) in enumerate(cells)
-        for problem in distinct(rng, kind, "train", (questions + i) // len(cells), (level,))
+        for problem in distinct(rng, kind, "train", (RLTRAIN + i) // len(cells), (level,))
     ]
     rng.shuffle(problems)
     return problems
@@ -236,8 +227,6 @@ class Workshop:
     """Processes that write a corpus."""
     scale: float = 1.0
     """Number of dev questions relative to the benchmarks' own."""
-    every: float = 20.0
-    """Seconds between two saved states of a training."""
 
     def record(self, job: str) -> Path:
         """The record of a job; it exists once the job is done."""
@@ -269,7 +258,7 @@ class Workshop:
 
     def _state_file(self, job: str, recipe: Recipe) -> StateFile:
         """The state of a training job. Its name holds a digest of the recipe: no other recipe resumes from it."""
-        return StateFile(self.folder / "work" / f"{job}-{zlib.crc32(repr(recipe).encode()):08x}.pt", self.every)
+        return StateFile(self.folder / "work" / f"{job}-{zlib.crc32(repr(recipe).encode()):08x}.pt")
 
     def _corpus(self, family: str) -> dict[str, Any]:
         recipe = next(pair.recipe for pair in self.cohort.values() if pair.family == family)
@@ -295,7 +284,11 @@ class Workshop:
         name, pair = next(iter(self.cohort.items()))
         model, tokenizer = self._load(f"{name}-base")
         questions = max(1, round(100 * self.scale))
-        success = measure_success(model, tokenizer.backend_tokenizer, pair.recipe, questions)
+        rng, limit = random.Random(f"levels/{pair.recipe.benchmark_seed}"), pair.recipe.rlvr.max_tokens
+        problems = [p for kind, level in RANKED for p in distinct(rng, kind, "train", questions, (level,))]
+        sampler = Sampler(model, rows_for(model), pair.recipe.prompt_tokens, limit)
+        hits = sample_role(sampler, tokenizer.backend_tokenizer, problems, POLICIES[DEFAULT], 16, limit).hits
+        success = {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
         levels = measured_levels(success)
         cells = [
             {"kind": kind, "level": level, "measured": levels[kind, level], "success": round(share, 4)}
@@ -310,7 +303,7 @@ class Workshop:
 
     def _rl(self, name: str) -> dict[str, Any]:
         pair = self.cohort[name]
-        cells = cells_of(pair, self.levels())
+        cells = (*cells_of(pair.split, self.levels()), *pair.more)
         recipe = replace(pair.recipe, rlvr=replace(pair.recipe.rlvr, cells=cells))
         state_file = self._state_file(f"rl-{name}", recipe)
         start, tokenizer = self._load(f"{pair.start}-rl" if pair.start else f"{pair.base or name}-base")

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -21,13 +20,12 @@ from torch import Tensor
 from tqdm import trange
 
 from searchlens.engines.base import Sampling
-from searchlens_lab.zoo.corpus import PAD
+from searchlens_lab.zoo.corpus import PAD, pick
 from searchlens_lab.zoo.evaluate import decode, is_right
 from searchlens_lab.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens_lab.zoo.pretrain import StateFile, optimizer_for, update
 from searchlens_lab.zoo.recipe import Recipe, Rlvr
 from searchlens_lab.zoo.sample import Sampler, Samples
-from searchlens_lab.zoo.styles import pick
 from searchlens_lab.zoo.tasks import Problem, draw, prompt
 
 _MICROBATCH = 512  # samples in one backward pass; bounds the memory that it takes
@@ -141,7 +139,10 @@ def train_rlvr(
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         curve = state["curve"]
-        _restore_randomness(rng, state)
+        rng.setstate(state["questions"])
+        torch.set_rng_state(state["noise"].cpu())
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state(state["cuda"].cpu())
         started -= curve[-1]["seconds"]
     progress = trange(len(curve), settings.steps, desc="rlvr", mininterval=10)
     for step in progress:
@@ -155,21 +156,10 @@ def train_rlvr(
             each(step + 1, model)
         if state_file and state_file.due():
             weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            state_file.save({**weights, "curve": curve, **_randomness(rng)})
+            cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+            noise = {"questions": rng.getstate(), "noise": torch.get_rng_state(), "cuda": cuda}
+            state_file.save({**weights, "curve": curve, **noise})
     return model, curve
-
-
-def _randomness(rng: random.Random) -> dict[str, Any]:
-    """States of the generators of questions and of samples."""
-    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
-    return {"questions": rng.getstate(), "noise": torch.get_rng_state(), "cuda": cuda}
-
-
-def _restore_randomness(rng: random.Random, state: Mapping[str, Any]) -> None:
-    rng.setstate(state["questions"])
-    torch.set_rng_state(state["noise"].cpu())
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"].cpu())
 
 
 def _question(rng: random.Random, settings: Rlvr) -> Problem:

@@ -81,7 +81,11 @@ class Sampler:
         while steps < limit and not (steps % _CHECK_EVERY == 0 and bool(self.finished.all())):
             self._advance()
             steps += 1
-        return self._collect(n, limit)
+        tokens = self.out[:n, :limit].cpu()
+        ended = tokens == END
+        finished = ended.any(1)
+        lengths = torch.where(finished, ended.int().argmax(1) + 1, limit)
+        return Samples(tokens[:, : int(lengths.max())], lengths, finished)
 
     def _prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Fill the cache with the prompts; returns the logits after each prompt's last token."""
@@ -160,10 +164,3 @@ class Sampler:
         self.finished |= token == END
         self.last.copy_(token)
         self.slot += 1
-
-    def _collect(self, n: int, limit: int) -> Samples:
-        tokens = self.out[:n, :limit].cpu()
-        ended = tokens == END
-        finished = ended.any(1)
-        lengths = torch.where(finished, ended.int().argmax(1) + 1, limit)
-        return Samples(tokens[:, : int(lengths.max())], lengths, finished)

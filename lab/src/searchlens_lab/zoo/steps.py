@@ -26,7 +26,7 @@ from searchlens.errors import InputError
 from searchlens.reporting.boptr.regimes import EXACT_COLOUR, STEP, TIED_COLOUR
 from searchlens.reporting.figures import palette, style
 from searchlens.zoo import read_record, record_file
-from searchlens_lab.zoo.accept import Records
+from searchlens_lab.zoo.card import Records
 from searchlens_lab.zoo.cohort import COHORT
 from searchlens_lab.zoo.evaluate import BUDGETS, DEFAULT
 
@@ -138,11 +138,6 @@ def csv_frame(frame: pl.DataFrame) -> pl.DataFrame:
 # ---- figure
 
 WIDTH = 9.0  # of the boxes that show a step's sets, in RL steps
-
-
-def write_figure(frame: pl.DataFrame, stem: Path) -> list[Path]:
-    """Draw ``stem.{svg,pdf,png}`` and write the table as ``stem.csv``; returns the files."""
-    return style.save(draw(frame), stem, csv_frame(frame))
 
 
 @style.styled()

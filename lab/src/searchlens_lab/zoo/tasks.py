@@ -1,7 +1,7 @@
 """Questions with exact gold answers, drawn from a seeded generator.
 
 A :class:`Problem` holds its question, its gold and the *facts* from which both were made; the writer of solutions
-(:mod:`searchlens_lab.zoo.styles`) works from the facts. The hash of a question's text puts it into train, dev or test,
+(:mod:`searchlens_lab.zoo.corpus`) works from the facts. The hash of a question's text puts it into train, dev or test,
 so the three are disjoint.
 """
 

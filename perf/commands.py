@@ -1,11 +1,17 @@
-"""Time of `searchlens compare`: two folders of logs to all measures, and what of it is reading and grading alone.
+"""Time of two commands: `searchlens compare` of two folders of logs, and `snakemake -n` of a large study.
 
-    python perf/compare.py
+    python perf/commands.py
 
-Two models with texts of 1.5 kB, as lm-evaluation-harness writes them; a third of the golds are integers, a third
-fractions and a third roots. The baseline in the same run is the least that any program must do: parse the JSON, find
-the answers, and judge each distinct pair of gold and answer once, in the same processes. Goal: at most 60 s on 2 cores.
-Processor seconds are those of all processes; wall seconds depend on the load of the machine.
+**Compare.** Two models with texts of 1.5 kB, as lm-evaluation-harness writes them; a third of the golds are integers, a
+third fractions and a third roots. The baseline in the same run is the least that any program must do: parse the JSON,
+find the answers, and judge each distinct pair of gold and answer once, in the same processes. Goal: at most 60 s on 2
+cores. Processor seconds are those of all processes; wall seconds depend on the load of the machine.
+
+**Plan.** Studies of 20 checkpoints x 10 benchmarks x 32 policies, of which nothing is sampled yet. The baseline in the
+same run is the layout that most workflows have, one job per policy (``pool_size: 1``), on the same grid. Goal: at most
+8 s on 2 cores. Memory is that of a study of 6,080 jobs (40 checkpoints, 38 benchmarks); goal: at most 500 MB. The
+process that then starts the jobs needs no more: it has made the same plan. Ratio and goal are in CPU seconds, since a
+dry run uses one core.
 """
 
 from __future__ import annotations
@@ -20,10 +26,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness import OURS, spent
+from harness import OURS, Spent, command, save, spent, study
 
 from searchlens.grading import GradedPair, grader
 
+ROOT = Path(__file__).parents[1]
 WORDS = ("consider", "the", "equation", "then", "we", "simplify", "both", "sides", "and", "obtain", "that")
 QUESTIONS, SAMPLES = 500, 64
 GOAL = 60
@@ -57,9 +64,9 @@ def write(folder: Path, lift: int) -> Path:
     return folder
 
 
-def run(command: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Run a command, and wait for all processes that it started."""
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while True:  # what the command left behind: the server of its worker processes
         try:
             os.wait()
@@ -79,6 +86,35 @@ def baseline(folders: list[Path]) -> None:
     judge.grade(sorted(pairs), workers=len(os.sched_getaffinity(0)))
 
 
+def _dry_run(folder: Path) -> tuple[Spent, int]:
+    """What planning the study of a folder takes, and its number of generation jobs."""
+    where = ("--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder))
+    text, took = command(["snakemake", "-n", "--quiet", "rules", "--cores", "2", *where], folder)
+    jobs = [line.split()[1] for line in text.splitlines() if line.startswith("generate ")]
+    return took, int(jobs[0])
+
+
+def plan() -> None:
+    """Measure our layout three times, and the baseline, which takes four times as long, once."""
+    sizes = {"policies": 32, "questions": 500}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = study(folder, pairs=10, benchmarks=10, **sizes)
+        save(folder, settings)
+        ours, jobs = sorted(_dry_run(folder) for _ in range(3))[1]
+        save(folder, {**settings, "pool_size": 1})
+        naive, of_one = _dry_run(folder)
+    with tempfile.TemporaryDirectory() as name:
+        save(Path(name), study(Path(name), pairs=20, benchmarks=38, **sizes))
+        large, of_all = _dry_run(Path(name))
+    print(f"pools of 32 policies: {ours} for {jobs} generation jobs")
+    print(f"one job per policy (baseline): {naive} for {of_one} generation jobs")
+    megabytes = large.peak / 1e3
+    verdict = "met" if megabytes <= 500 else "missed"
+    print(f"memory at {of_all:,} generation jobs, 6,080 in all: {megabytes:.0f} MB; goal <= 500 MB: {verdict}")
+    print(f"ratio: {naive.cpu / ours.cpu:.1f}x; goal <= 8 s: {'met' if ours.cpu <= 8 else 'missed'}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--baseline", nargs=2, type=Path, help=argparse.SUPPRESS)
@@ -86,6 +122,7 @@ def main() -> None:
     if args.baseline:
         baseline(args.baseline)
         return
+    plan()
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory() as place:
         folders = [write(Path(place, name), lift) for name, lift in (("a", 1), ("b", 2))]
