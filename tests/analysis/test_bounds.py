@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.analysis.bounds import BOUNDS, FEWEST, Precision, bounds, clopper_pearson
+from searchlens.analysis.bounds import BOUNDS, FEWEST, Precision, bounds
 from searchlens.analysis.handover import HANDOVER, curve, splits
+from searchlens.analysis.uncertainty import clopper_pearson
 from searchlens.config.policies import Sampling
 from searchlens.engines.base import PLAIN
 from searchlens.store.columns import BEGINNINGS
@@ -148,7 +149,7 @@ def test_few_texts_give_no_estimate() -> None:
 
 
 def test_clopper_pearson_at_its_edges() -> None:
-    ends = clopper_pearson(np.array([0.0, 3.0, 8.0]), np.array([8.0, 8.0, 8.0]), 0.025)
+    ends = clopper_pearson(np.array([0.0, 3.0, 8.0]), np.array([8.0, 8.0, 8.0]))
     np.testing.assert_allclose(ends.lo, [0, 0.0852334, 0.6305834], atol=1e-6)
     np.testing.assert_allclose(ends.hi, [0.3694166, 0.7551368, 1], atol=1e-6)
 
@@ -221,6 +222,6 @@ def test_equal_beginnings_count_once() -> None:
     ]
     (row,) = splits(begun(rows), 0.1).rows(named=True)
     assert (row["beginnings"], row["reached"], row["through"]) == (1, 0.5, 0.25)
-    ends = clopper_pearson(np.array([8.0]), np.array([16.0]), 0.025)
+    ends = clopper_pearson(np.array([8.0]), np.array([16.0]))
     assert row["lo"] == pytest.approx(0.5 * np.exp(-0.1) * ends.lo[0])
     assert row["hi"] == pytest.approx(0.5 * np.exp(-0.1) * ends.hi[0] + 1 - 0.5 * np.exp(-0.1))

@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.special import betaincinv
 
 from searchlens.analysis.likelihood import SIDES
-from searchlens.analysis.uncertainty import Floats, Interval
+from searchlens.analysis.uncertainty import Floats, Interval, clopper_pearson
 
 Ints = npt.NDArray[np.int64]
 _NOTHING = 1e-12  # a variance that is rounding
@@ -110,8 +109,8 @@ def bounds(texts: pl.DataFrame, counts: pl.DataFrame, precision: Precision, conf
     place = texts["question"].replace_strict(order, range(len(order)), return_dtype=pl.Int64).to_numpy()
     mass = _masses(texts, place, len(order), precision.spread)
     samples, right = (counts[name].to_numpy().astype(float) for name in ("base_samples", "base_right"))
-    at_most = np.minimum(1 - mass.wrong, clopper_pearson(right, samples, (1 - confidence) / len(order)).hi)
-    estimate, ends, effective = _importance(texts, place, len(order), (1 - confidence) / 2)
+    at_most = np.minimum(1 - mass.wrong, clopper_pearson(right, samples, 1 - 2 * (1 - confidence) / len(order)).hi)
+    estimate, ends, effective = _importance(texts, place, len(order), confidence)
     limits = mass.right, 1 - mass.wrong
     known = {
         name: np.where(effective >= FEWEST, np.clip(values, *limits), np.nan)
@@ -147,14 +146,7 @@ def _masses(texts: pl.DataFrame, place: Ints, questions: int, spread: float) -> 
     return _Mass(mass_right, mass_wrong, mass_key, sums[3].astype(float))
 
 
-def clopper_pearson(right: Floats, samples: Floats, level: float) -> Interval:
-    """Limits of proportions, each of which fails with probability ``level`` at most; samples are independent."""
-    with np.errstate(invalid="ignore"):
-        lo, hi = betaincinv(right, samples - right + 1, level), betaincinv(right + 1, samples - right, 1 - level)
-    return Interval(np.where(right <= 0, 0.0, lo), np.where(right >= samples, 1.0, hi))
-
-
-def _importance(texts: pl.DataFrame, place: Ints, questions: int, tail: float) -> tuple[Floats, Interval, Floats]:
+def _importance(texts: pl.DataFrame, place: Ints, questions: int, confidence: float) -> tuple[Floats, Interval, Floats]:
     """The estimate of each question, its interval, and the effective number of texts by their weights."""
     base, rl = (texts[f"logp_{side}"].to_numpy() for side in SIDES)
     is_base, right = (texts["side"] == "base").to_numpy(), texts["right"].fill_null(value=False).to_numpy()
@@ -174,4 +166,4 @@ def _importance(texts: pl.DataFrame, place: Ints, questions: int, tail: float) -
         of_variance = estimate * (1 - estimate) / variance
     usable = (estimate > 0) & (estimate < 1) & (variance > _NOTHING)
     known_by = np.where(usable, np.minimum(of_weights, of_variance), of_weights).astype(float)
-    return estimate, clopper_pearson(estimate * known_by, known_by, tail), of_weights
+    return estimate, clopper_pearson(estimate * known_by, known_by, confidence), of_weights

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from searchlens.analysis.bounds import clopper_pearson
-from searchlens.analysis.uncertainty import Interval, Resamples, with_width
+from searchlens.analysis.uncertainty import Interval, Resamples, clopper_pearson, with_width
 
 HANDOVER = pl.Schema(
     {
@@ -119,7 +118,7 @@ def splits(starts: pl.DataFrame, spread: float, confidence: float = 0.95) -> pl.
         p, right, count = (
             part.select(p=pl.col("logp_base").exp(), right="right", count="continuations").to_numpy().T.astype(float)
         )
-        ends = clopper_pearson(right, count, (1 - confidence) / 2 / len(p))
+        ends = clopper_pearson(right, count, 1 - (1 - confidence) / len(p))
         share, whole = right / count, part["whole"].to_numpy()
         lo, hi = np.where(whole, share, ends.lo), np.where(whole, share, ends.hi)
         sure = p * np.exp(-spread)

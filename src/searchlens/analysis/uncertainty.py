@@ -65,6 +65,34 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
     return Interval(np.where(defined, lo, np.nan), np.where(defined, hi, np.nan))
 
 
+def clopper_pearson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Clopper-Pearson interval of a proportion: either end fails with probability (1 - confidence) / 2 at most.
+
+    Parameters
+    ----------
+    hits : array_like
+        Successes, 0 <= hits <= n; an effective number need not be whole.
+    n : array_like
+        Independent trials.
+    confidence : float
+        Nominal coverage of both ends together.
+
+    Returns
+    -------
+    Interval
+        Ends in [0, 1].
+
+    References
+    ----------
+    Clopper and Pearson (1934), Biometrika 26, 404-413.
+    """
+    from statsmodels.stats.proportion import proportion_confint  # as in wilson
+
+    count, trials = (np.array(part, float) for part in np.broadcast_arrays(hits, n))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Interval(*proportion_confint(count, trials, alpha=1 - confidence, method="beta"))
+
+
 def unseen(questions: npt.ArrayLike, confidence: float = 0.95) -> Floats:
     """What 0 events in N questions leave open: the upper end of the Wilson interval of 0 out of N.
 
