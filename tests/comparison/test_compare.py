@@ -107,6 +107,8 @@ def test_numbers_are_those_of_the_texts(tmp_path: Path) -> None:
     assert value(found, "pass@k", "RL", 4) == pytest.approx(4 / 5)
     support = found.comparison.support.row(0, named=True)
     assert (support["kept"], support["shrunk"], support["expanded"], support["out"]) == (3, 0, 1, 1)
+    words = [row[0] for section in sections(found) for row in section.rows]
+    assert "expanded: RL alone (each by Base with a chance from 0 to 53%)" in words  # 1 - 0.05 ** (1 / 4)
     assert value(found, "wrong_key", "Base", 4) == 0
     agreeing = found.agreeing.to_dicts()
     assert [(row["side"], row["grader"], row["compared"], row["share"]) for row in agreeing] == [

@@ -237,7 +237,7 @@ def test_base_continues_texts_under_its_policy(tmp_path: Path) -> None:
         for name in ("bounds", "handover", "token_shift")
     }
     assert tables["token_shift"].parts[0].text.height == 22
-    assert tables["handover"].parts[0].text["cut"].to_list()[:3] == ["50%", "1 tokens", "400 tokens"]
+    assert tables["handover"].parts[0].text["cut"].to_list()[:3] == ["50%", "1 token", "400 tokens"]
     assert tables["bounds"].data.height == 4
 
 

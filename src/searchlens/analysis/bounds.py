@@ -37,7 +37,7 @@ BOUNDS = pl.Schema(
 the same sum over wrong texts, or the Clopper-Pearson limit of Base's samples if that is lower; the limits of all
 questions hold together at the configured level. ``wrong_key``: the sum of ``at_least`` under the key of another
 question; null if that was not judged. ``estimate``, ``lo``, ``hi``: importance sampling, null if its ``effective``
-number of texts is below ``FEWEST``. ``spread``: by how much log p of one text was lowered or raised before rounding.
+number of texts is below ``FEWEST``. ``spread``: by how much log p of each text was lowered.
 ``dtype``: that of Base's weights."""
 
 FEWEST = 10.0

@@ -109,7 +109,7 @@ def _support(found: LogComparison) -> Section:
     words = {
         "kept": "kept: both solve",
         "shrunk": "shrunk: Base alone",
-        "expanded": f"expanded: RL alone (Base at least 0, at most {100 * row['base_epsilon']:.2g}% of the time)",
+        "expanded": f"expanded: RL alone (each by Base with a chance from 0 to {100 * row['base_epsilon']:.2g}%)",
         "out": "neither",
     }
     rows = []
@@ -117,7 +117,8 @@ def _support(found: LogComparison) -> Section:
         questions = claims.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0)
         by_chance = claims.number(row[f"{name}_null"], 1) if f"{name}_null" in row else ""
         rows.append((word, questions, str(row.get(f"{name}_significant", "")), by_chance))
-    note = f"A chance of a right answer below {max(row['base_epsilon'], row['rl_epsilon']):.3f} may have been missed."
+    missed = max(row["base_epsilon"], row["rl_epsilon"])
+    note = f"A chance of a right answer below {missed:.3f} may have been missed (95%)."
     heads = ("", "questions", "significant", "expected by chance")
     return Section("Support: questions with a right sample", heads, rows, note)
 

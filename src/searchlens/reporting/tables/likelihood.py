@@ -10,6 +10,7 @@ import polars as pl
 from searchlens.analysis.bounds import FEWEST
 from searchlens.analysis.claims import DASH, interval, number, percent
 from searchlens.catalogue import table
+from searchlens.errors import counted
 from searchlens.reporting.tables import table as fmt
 from searchlens.reporting.tables.study import LEVEL
 
@@ -209,6 +210,7 @@ def handover(context: Likelihoods) -> fmt.Table:
         " beginning. Brackets: percentile bootstrap over questions at the configured level.",
         "A beginning of a right text also tells that this text ended right. So compare RL's right texts with Base's"
         " right texts, among questions with a text of every kind, and not with Base alone.",
+        "Questions with a text of every kind were chosen for it: Base solved each at least once, so alone is too high.",
     ]
     splits = context.of("splits")
     return fmt.Table(
@@ -228,7 +230,7 @@ def _handed(data: pl.DataFrame) -> Iterable[fmt.Line]:
                     "pair": pair,
                     "benchmark": benchmark,
                     "questions": f"{title} ({max(row['questions'] for row in values.values())})",
-                    "cut": f"{100 * at:g}%" if unit == "fraction" else f"{at:g} tokens",  # type: ignore[operator]
+                    "cut": f"{100 * at:g}%" if unit == "fraction" else counted(int(at), "token"),  # type: ignore[operator,call-overload]
                     **{
                         name: percent(row["value"], row["lo"], row["hi"]) if (row := values.get(kind)) else DASH
                         for kind, name in _KINDS.items()
