@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -196,6 +197,12 @@ def required(row: Object, keys: Sequence[str], place: str, format_name: str) -> 
 
 def first_object(path: Path) -> Object | None:
     """The first object with any key in a file of lines, to tell its format; None if it is no such file."""
+    status = path.stat()
+    return _first_object(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _first_object(path: Path, _size: int, _changed: int) -> Object | None:
     try:
         if kind(path) in ("zip", "parquet"):
             return None
