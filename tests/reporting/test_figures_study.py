@@ -14,7 +14,7 @@ import measures_data
 from drawn import LABELS, VISION, check_layout, drawn_lines, lines, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
-from searchlens.reporting.figures import palette
+from searchlens.reporting.figures import palette, style
 from searchlens.reporting.figures.context import Curves, Source, StudyContext
 from searchlens.reporting.figures.palette import controller_colours
 from searchlens.search import kinds
@@ -44,7 +44,10 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
     written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], measures_data.frames()), tmp_path)
-    drawn = itertools.product(catalogue.declared("figure", stage="study"), catalogue.FIGURE_FORMATS)
+    known = [
+        name for name, figure in catalogue.declared("figure", stage="study").items() if "optional" not in figure.options
+    ]
+    drawn = itertools.product(known, catalogue.FIGURE_FORMATS)
     assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
     assert all(path.stat().st_size for path in written)
 
@@ -168,3 +171,42 @@ def test_colours_of_the_explorer_stay_apart(vision: str) -> None:
         for group in (("base", "rl"), ("good", "warn", "bad")):
             for ours, theirs in itertools.combinations(group, 2):
                 assert np.linalg.norm(seen(colours[ours], vision) - seen(colours[theirs], vision)) > 15, (ours, theirs)
+
+
+HANDED = {"rl_right": (0.5, 0.7), "base_right": (0.4, 0.7), "rl_wrong": (0.1, 0.05)}
+
+
+def test_handover(cell: figure_data.Cell) -> None:
+    """A line per kind of beginning, of questions with every kind, and a level for Base alone; without rows, nothing."""
+    place = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "lo": 0.0, "hi": 1.0, "questions": 13, "texts": 20}
+    alone = {**place, "among": "common", "kind": "alone", "unit": None, "at": None, "value": 0.125}
+    cuts = [("fraction", 0.125), ("fraction", 0.5), ("tokens", 8.0)]
+    rows = [
+        {
+            **place,
+            "among": among,
+            "kind": kind,
+            "unit": unit,
+            "at": at,
+            "value": values[unit == "fraction" and at > 0.2],
+        }
+        for among in ("common", "all")
+        for kind, values in HANDED.items()
+        for unit, at in cuts
+        if among == "common" or unit == "tokens"
+    ]
+    frames = {"handover": pl.DataFrame([alone, *rows])}
+    curves = [Curves(LABELS, cell.base, cell.rl)]
+    figure, numbers = draw("handover", StudyContext(curves, frames))
+    check_layout(figure)
+    assert numbers["unit" if "unit" in numbers.columns else "at"].drop_nulls().unique().sort().to_list() == [0.125, 0.5]
+    shown = {line.get_gid(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    assert shown == {
+        **{kind: [100 * value for value in values] for kind, values in HANDED.items()},
+        "alone": [12.5] * 2,
+    }
+    title = figure.get_suptitle().replace("\n", " ")
+    assert title.startswith(
+        "After 12.5% of RL's right texts Base ends right in 50% of samples, after its own in 40%, alone in 12%"
+    )
+    assert style.draw(catalogue.declared("figure")["handover"], StudyContext(curves))[0] is None

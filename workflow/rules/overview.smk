@@ -1,6 +1,6 @@
 """Figures of the whole study.
 
-REQUIRED INPUTS: every landscape of a pair, and the measures.
+REQUIRED INPUTS: every landscape of a pair, the measures, and the handover if Base continued texts.
 OUTPUTS: results/figures/<figure>.{svg,pdf,png,csv}
 """
 
@@ -10,6 +10,7 @@ rule overview:
     input:
         [landscape_content(c, b) for p, b in GRID.study.pair_cells for c in GRID.study.pairs[p].values()],
         [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
+        [OUT.likelihood_frame(*cell, "handover") for cell in needs.overview(GRID).handover],
     output:
         list(figures("study", OUT.study_figure, category="1 Study")),
     log:

@@ -233,6 +233,8 @@ class Figures:
     general: General
     """``options``, ``general``: the legends state them."""
     health: HealthOptions
+    handover: tuple[tuple[str, str], ...] = ()
+    """Pairs and benchmarks whose texts Base continued; none for the figures of a pair."""
 
 
 def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
@@ -244,7 +246,9 @@ def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
 
 def overview(grid: Grid) -> Figures:
     """Parameters of the overview figures."""
-    return _figures(grid, grid.study.pair_cells, {})
+    section = grid.config.study.likelihood
+    continued = grid.jobs.likelihood_cells if section and section.handover else ()
+    return replace(_figures(grid, grid.study.pair_cells, {}), handover=continued)
 
 
 def _figures(grid: Grid, cells: Iterable[tuple[str, str]], samples: Mapping[str, CellSamples]) -> Figures:

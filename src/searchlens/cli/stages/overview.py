@@ -11,6 +11,7 @@ from searchlens.catalogue import MEASURE_FRAMES, loaded
 from searchlens.cli.stages.figures import curves
 from searchlens.reporting.figures import style
 from searchlens.reporting.figures.context import StudyContext
+from searchlens.reporting.tables.table import named
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import Layout
 
@@ -26,5 +27,10 @@ def overview(study: needs.Figures, layout: Layout, output: Path) -> None:
         name: read_frame(layout.measures_frame(name), "measures").with_columns(pl.col("benchmark").replace(titles))
         for name in MEASURE_FRAMES
     }
+    if study.handover:
+        measures["handover"] = pl.concat(
+            named(read_frame(layout.likelihood_frame(*cell, "handover"), "likelihood"), pair=cell[0], benchmark=cell[1])
+            for cell in study.handover
+        ).with_columns(pl.col("benchmark").replace(titles))
     record = layout.failures("overview", "figures.json")
     style.write(loaded("figure", stage="study"), StudyContext(drawn, measures), output, record)

@@ -115,7 +115,7 @@ class StudyContext:
     cells: Sequence[Curves]
     """Every pair on every benchmark, in the order of the panels."""
     measures: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    """``catalogue.MEASURE_FRAMES``, with the titles of benchmarks as in the labels."""
+    """``catalogue.MEASURE_FRAMES``, and ``handover`` if Base continued texts; titles of benchmarks as in the labels."""
 
     @property
     def labels(self) -> Labels:
