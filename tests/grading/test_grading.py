@@ -325,7 +325,7 @@ def test_answers_are_found_where_models_write_them(kind: str) -> None:
 
 
 def test_the_page_lists_the_phrasings_by_harness() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "grading.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "graders.md").read_text()
     table = page.partition("| harness or habit | texts |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
     listed = {(harness.strip(), text.replace("⏎", "\n")) for harness, texts in rows for text in CODE.findall(texts)}
@@ -457,7 +457,7 @@ ELSEWHERE = {"mmlu_stem.jsonl": "its golds are letters", "ifeval.jsonl": "it has
 KNOWN_ERRORS = {
     (r"(-\infty, 0) \cup\{1\}.", r"(-\infty, 0) \cup\{1\}.."): "the gold itself ends in a full stop",
 }
-"""Gold and answer of the one error that docs/grading.md counts."""
+"""Gold and answer of the one error that docs/graders.md counts."""
 real = pytest.mark.skipif(not REAL, reason="SEARCHLENS_BENCHMARKS names no folder of real benchmark files")
 
 
