@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from searchlens import catalogue
+from searchlens.benchmarks.known import known_benchmark
 from searchlens.cli.main import parser
 from searchlens.cli.options import FIRST
 from searchlens.formats.export import lost
@@ -14,8 +15,8 @@ PAGE = Path(__file__).parents[1] / "docs/commands.md"
 SHARED = "options of most commands"
 HEAD = """# Commands
 
-For whoever types a command: each with its options and an example, as `--help` prints them. `make schema` writes this
-page from the parsers; what a new study needs is in [own-study.md](own-study.md).
+For whoever types a command: each with its options and an example, as `--help` prints them, and the formats and
+benchmarks that are known. `make schema` writes this page; a first study is in [own-study.md](own-study.md).
 
 """
 
@@ -66,9 +67,21 @@ def formats() -> str:
     return text + "".join(f"| `{name}` | {plain(lost(name))} |\n" for name in sorted(catalogue.declared("exporter")))
 
 
+def benchmarks() -> str:
+    """The known benchmarks, as they are declared."""
+    text = "\n## Benchmarks that are known\n\n`check: true` compares a file with the number of questions.\n\n"
+    text += "| family | questions | regime | licence | dataset on the hub |\n|---|---|---|---|---|\n"
+    for known in map(known_benchmark, catalogue.declared("family")):
+        sizes = "; ".join(f"{size}: {meaning}" for size, meaning in known.sizes.items())
+        hub = known.hub and f"{' '.join(filter(None, (known.hub, known.config)))} ({known.split})"
+        licence = known.licence + ", gated" * known.gated
+        text += f"| `{known.name}` | {plain(sizes)} | {known.regime} | {licence} | {plain(hub)} |\n"
+    return text
+
+
 def page() -> str:
     """The text of the page."""
-    return HEAD + "".join(sections()) + formats()
+    return HEAD + "".join(sections()) + formats() + benchmarks()
 
 
 if __name__ == "__main__":
