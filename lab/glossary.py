@@ -8,8 +8,8 @@ from searchlens.boptr.variants import VARIANT_ROWS
 PAGE = Path(__file__).parents[1] / "docs/glossary.md"
 HEAD = """# Glossary
 
-For readers of tables and pages: every term in a sentence with its place in [the paper](../README.md#the-paper), the
-codes of rules, and the symbols with their names in code and columns. `make schema` writes this page.
+For readers of tables and pages: every term in a sentence, with its place in [the paper](../README.md#the-paper). Below
+are the codes of rules, and the symbols with their names in code and columns. `make schema` writes this page.
 
 | term | meaning | in the paper |
 |---|---|---|
