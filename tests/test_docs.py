@@ -14,6 +14,7 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser
 
+import searchlens
 from searchlens.cli.main import parser
 from test_requests import own_profile
 
@@ -91,6 +92,11 @@ def test_described_columns_are_those_of_the_code() -> None:
     page = (ROOT / "docs/columns.md").read_text()
     others = re.findall(r"^\| (`[^|]*`) \|  \| ", page, re.MULTILINE)
     assert others == ["`token_ratio`", "`coverage`", "`trusted`"]
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: searchlens\.(\w+)$", (ROOT / "docs/python.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(searchlens._PUBLIC)
 
 
 MKDOCS = next(filter(None, (shutil.which("mkdocs"), shutil.which(str(ROOT / ".venv-docs/bin/mkdocs")))), "")
