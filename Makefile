@@ -22,12 +22,13 @@ SLURM_INSTALLED := .venv/.installed-slurm
 BROWSER_INSTALLED := .venv/.installed-browser
 MUTANTS_INSTALLED := .venv/.installed-mutants
 WEB_INSTALLED := web/node_modules/.installed
+DOCS_INSTALLED := .venv-docs/.installed
 HARNESSES_INSTALLED := .venv-harnesses/.installed
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help size words setup demo demo-full docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words docs setup demo demo-full docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -132,6 +133,15 @@ $(WEB_INSTALLED): web/package-lock.json
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
+# mkdocs reads the sources and imports nothing of them, so its environment has neither searchlens nor what that needs.
+$(DOCS_INSTALLED): pyproject.toml constraints-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	workflow/install.sh .venv-docs $(PIP_FLAGS) -c constraints-docs.txt --group docs
+	@touch $@
+
+docs: $(DOCS_INSTALLED) ## build the documentation as a site in site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
 docs-numbers: $(INSTALLED) ## after zoo-tables: the numbers of docs/findings.md (docs/findings.csv, and printed)
 	.venv/bin/python validation/page_numbers.py --quote results/zoo-tables
 	.venv/bin/python validation/page_numbers.py
@@ -173,9 +183,9 @@ format: $(INSTALLED) ## format everything
 	.venv/bin/ruff check --fix .
 	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
 
-schema: $(INSTALLED) ## generate config/README.md from the typed configuration, and docs/glossary.md
+schema: $(INSTALLED) ## generate config/README.md from the typed configuration, and docs/{glossary,commands,columns}.md
 	.venv/bin/python -m searchlens_lab.config_page
-	.venv/bin/python lab/glossary.py
+	for page in glossary commands columns; do .venv/bin/python lab/$$page.py; done
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
 	.venv/bin/python -m searchlens_lab.zoo all

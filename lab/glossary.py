@@ -8,8 +8,8 @@ from searchlens.boptr.variants import VARIANT_ROWS
 PAGE = Path(__file__).parents[1] / "docs/glossary.md"
 HEAD = """# Glossary
 
-For readers of tables and pages. `make schema` writes this page; symbols and their names in the code are in
-[notation.md](notation.md). The paper: see the [front page](../README.md#the-paper).
+For readers of tables and pages: every term in a sentence, with its place in [the paper](../README.md#the-paper). Below
+are the codes of rules, and the symbols with their names in code and columns. `make schema` writes this page.
 
 | term | meaning | in the paper |
 |---|---|---|
@@ -57,6 +57,101 @@ TERMS = (
     ("oracle", "A row that reads the curve on which it is scored. It is a bound, not a prediction.", RULE),
     ("batch", "The same checkpoint sampled again with another seed.", REPLICATION),
 )
+SYMBOLS = (
+    ("u = (π, n)", "operating point: a policy and a budget", "`DenseLandscape.points`", "`policy`, `budget`"),
+    (
+        "Π",
+        "policies: local policy, controller, evaluator, transition, scheduler",
+        "`search.policy.Policy`, `pools`",
+        "`policy`",
+    ),
+    ("π₀", "RL default policy, `topp0.95_t1.0`", "`default_policy`", ""),
+    ("B", "allowed budgets {1, 2, 4, 8, 16}", "`budgets`; in arrays, position i stands for 2^i", "`budget`"),
+    ("b", "budget of RL that is predicted", "`R`, `target`", "`target_budget`"),
+    (
+        "(m, d)",
+        "cell: model m (a Base and an RL checkpoint) on benchmark d",
+        "`Rule.cell(model, benchmark)`",
+        "`model`, `benchmark`",
+    ),
+    ("A_Base, A_RL", "accuracy of Base and RL at an operating point, in any metric", "`base`, `rl`", "`base`, `rl`"),
+    (
+        "P",
+        "pass@k: any of k samples is right; mean over all subsets (`unbiased`, the default) or the first k (`first_k`)",
+        "`P`",
+        "`metric = P`",
+    ),
+    ("Q", "self-consistency: majority vote of n samples, read like P", "`Q`", "`metric = Q`"),
+    ("T", "first finish: the shortest finished, valid answer of the first n", "`T`", "`metric = T`"),
+    ("D", "diversity, P - Q", "`D`", "`metric = D`"),
+    (
+        "C",
+        "cost: mean generated tokens per question; in the selector, tokens per sample over the largest of the pool",
+        "`tokens`, `relative_cost`",
+        "`metric = C`",
+    ),
+    ("best-of-N", "the sample with the highest evaluator score of the first n", "`B`", "`metric = B`"),
+    ("z(u)", "behaviour signature [P, Q, T, D, C]", "`analysis.recovery.geometry`", "`geometry.parquet`"),
+    ("d(uᵢ, uⱼ)", "distance of operating points", "`analysis.recovery.distance`, `l_comp`, `l_z`, `l_b`", ""),
+    ("E(b)", "envelope: best Base accuracy at n ≤ b over all policies", "`analysis.recovery.support`", "`envelope`"),
+    ("G", "recovery gap, A_RL(π₀, b) - E(b)", "`analysis.recovery.support`", "`rl_minus_best`"),
+    (
+        "N_ε(b)",
+        "near-match set, within ε of A_RL(π₀, b)",
+        "`analysis.recovery.near_match`, `epsilon`",
+        "`near_match.parquet`",
+    ),
+    ("g(d)", "regime: math, nonmath, floor", "`Regime`, `Rule.regime`", "`regime`"),
+    ("β_g", "budget exponent of a regime", "`Rule.beta`, `beta`", "`beta`"),
+    (
+        "α_{m,d}",
+        "scale of a cell, ln α = μ_g + δ_m",
+        "`Fit.alpha`, `Rule.log_alpha`",
+        "`alpha`; `alpha_lo`, `alpha_hi`: the interval of scales that give the same path",
+    ),
+    ("μ_g", "cohort mean of ln α in a regime", "`Rule.mu`, `mean_log_alpha`", ""),
+    ("δ_m", "offset of a model", "`Rule.delta`", ""),
+    ("round_B", "nearest allowed budget, in log2", "`round_position`", ""),
+    ("N̂(b)", "round_B(α b^β)", "`Rule.n_hat`, `budget_path`, `Path.budget`", "`path`, as `2/4/8/8/16`"),
+    ("π̂", "selected policy, argmin L", "`Rule.select`, `Path.policy`", "`policy`"),
+    ("r, r̄_proto", "selector features and their prototype on the anchor", "`fit.features`, `prototype`", ""),
+    ("ctrl", "controller index, 0 (autoregressive) to 1", "`Features.fixed`", ""),
+    ("W, λ_cost", "selector weights (1, 1, 1, 0.5, 0.2), cost penalty 0.01", "`boptr/fit.py`", ""),
+    ("ch", "channel of a prediction, P or Q", "`metric`", "`metric`"),
+    ("P̂_RL(b)", "prediction P_Base(π̂, N̂(b))", "`rows.curve`", ""),
+    (
+        "mech_P",
+        "100 · mean over b of abs(P̂_RL - P_RL), percentage points",
+        "`rows.mech`",
+        "`error`; `corrected`: without the upward bias of absolute values",
+    ),
+    (
+        "R0, R1, R2",
+        "fits with a policy per budget, one policy, the default policy",
+        "`fit_free`, `fit_locked`; R1 is `Rule.smooth`",
+        "",
+    ),
+    ("P₀, Pmax", "Base pass@1 of π₀; best Base policy's pass@16, on base@rltrain", "`rltrain` benchmarks", ""),
+    (
+        "u (frontier)",
+        "sampling-headroom prior sqrt((1 - P₀) (Pmax - P₀)); not an operating point",
+        "`boptr/frontier.py`",
+        "`u`",
+    ),
+    ("N⋆", "saturation knee: smallest budget within τ of P at the largest", "`boptr/frontier.py`", ""),
+    ("v5, v6, v7", "rule variants ([rule-variants.md](rule-variants.md))", "`variants.py`", ""),
+    ("S, A, T (variants)", "support, signed sharpening-expansion axis, first finish", "", ""),
+)
+SYMBOL_HEAD = """
+## Symbols
+
+The paper's symbols and their names in the code and in columns ([columns.md](columns.md)). Proportions are in [0, 1],
+errors in percentage points; logarithms, as in α, μ and δ, are natural. The paper calls a row that samples at a low
+temperature "Base greedy" (H1). `greedy` in the code is literal: one sample, the most likely token at every step.
+
+| symbol | meaning | code | columns |
+|---|---|---|---|
+"""
 BETWEEN = """
 ## Rules and their codes
 
@@ -72,7 +167,9 @@ def page() -> str:
     terms = "".join(f"| {term} | {meaning} | {place} |\n" for term, meaning, place in TERMS)
     names = {row.key: row.label.removesuffix(f" ({row.key})") for row in (*MAIN_ROWS, *VARIANT_ROWS)}
     uses = {row.key: row.rl for row in (*MAIN_ROWS, *VARIANT_ROWS)}
-    return HEAD + terms + BETWEEN + "".join(f"| {key} | {name} | {uses[key]} |\n" for key, name in names.items())
+    rules = "".join(f"| {key} | {name} | {uses[key]} |\n" for key, name in names.items())
+    symbols = "".join(f"| {' | '.join(row)} |\n" for row in SYMBOLS)
+    return HEAD + terms + BETWEEN + rules + SYMBOL_HEAD + symbols
 
 
 if __name__ == "__main__":

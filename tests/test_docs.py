@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser
 
+import searchlens
 from searchlens.cli.main import parser
 from test_requests import own_profile
 
@@ -78,10 +80,48 @@ def _words(line: str) -> list[str]:
     return shlex.split(line)
 
 
-def test_the_glossary_is_generated() -> None:
-    """Its rules are those that tables print."""
-    made = runpy.run_path(str(ROOT / "lab/glossary.py"))
+@pytest.mark.parametrize("name", ["glossary", "commands", "columns"])
+def test_the_page_is_generated(name: str) -> None:
+    """From what tables print, from the parsers, and from the schemas of the frames."""
+    made = runpy.run_path(str(ROOT / f"lab/{name}.py"))
     assert made["PAGE"].read_text() == made["page"](), "run `make schema`"
+
+
+def test_described_columns_are_those_of_the_code() -> None:
+    """Beside the columns of a schema, those that a stage joins to it have no type."""
+    page = (ROOT / "docs/columns.md").read_text()
+    others = re.findall(r"^\| (`[^|]*`) \|  \| ", page, re.MULTILINE)
+    assert others == ["`token_ratio`", "`coverage`", "`trusted`"]
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: searchlens\.(\w+)$", (ROOT / "docs/python.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(searchlens._PUBLIC)
+
+
+MKDOCS = next(filter(None, (shutil.which("mkdocs"), shutil.which(str(ROOT / ".venv-docs/bin/mkdocs")))), "")
+
+
+@pytest.mark.skipif(not MKDOCS, reason="mkdocs is not installed (make docs)")
+def test_the_site_can_be_built(tmp_path: Path) -> None:
+    """No link or anchor leads nowhere, which would be a warning, and a table, list or block is drawn as one."""
+    build = [MKDOCS, "build", "--strict", "--quiet", "--config-file", str(ROOT / "mkdocs.yml")]
+    done = subprocess.run([*build, "--site-dir", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = {path: path.read_text() for path in tmp_path.rglob("index.html")}
+    assert len(pages) > 40 and (tmp_path / "search/search_index.json").exists()
+    texts = {path: re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL) for path, text in pages.items()}
+    assert [
+        path for path, text in texts.items() if re.search(r"<p>\||^[-*] \w|^\d+\. \w|```", text, re.MULTILINE)
+    ] == []
+    listed = re.findall(r"^- \[.*?\]\((.*?)\): \w", (tmp_path / "llms.txt").read_text(), re.MULTILINE)
+    assert len(listed) > 40 and all((tmp_path / address / "index.html").is_file() for address in listed)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """Of the site, in one of its sections."""
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} == set(re.findall(r": ([\w-]+\.md)$", navigation, re.M))
 
 
 def test_every_command_is_one_that_searchlens_takes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,7 +219,7 @@ def behaviour(side: Side) -> np.ndarray:
 def rule_errors(
     sides: dict[tuple[str, str], Side], rls: dict[tuple[str, str], np.ndarray]
 ) -> dict[tuple[str, str, str], float]:
-    """Errors of V3 and B0 (docs/notation.md): row, pair and benchmark to percentage points."""
+    """Errors of V3 and B0 (docs/glossary.md): row, pair and benchmark to percentage points."""
     weights = np.array([1, 1, 1, 0.5, 0.2])[:, None]
     anchor = sides["anchor", "math"]
     scale = {pair: fitted(sides[pair, "math"].P, rls[pair, "math"], [0.6], 0.6)[0] for pair in FITTED}

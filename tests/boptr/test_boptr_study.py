@@ -64,7 +64,7 @@ def alone() -> Frames:
 
 def documented() -> set[str]:
     """Files of the boptr section of the page on data."""
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "columns.md").read_text()
     section = page.split("\n## boptr\n")[1].split("\n### ")[0]
     return set(re.findall(r"`(\w+)\.parquet`", section))
 

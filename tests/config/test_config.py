@@ -332,7 +332,7 @@ def test_a_wrong_type_is_said_in_the_words_of_yaml(change: Mapping[str, Any], sa
 
 
 def test_the_documented_cohort_file_can_be_read(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/columns.md").read_text(), re.DOTALL)
     (tmp_path / "cohort.yaml").write_text(example)
     assert read_plan(tmp_path / "cohort.yaml").models["a"].batches == {"123": {"base": "a-base-123"}}
 

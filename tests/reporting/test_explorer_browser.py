@@ -109,7 +109,7 @@ TREE = f"#/s/toy-base/sums/{DEFAULT}/q0/0"
 
 
 def record_a_search(study: searchlens.Study) -> None:
-    """A record as docs/data.md describes it, of two thoughts of which one is kept."""
+    """A record as docs/columns.md describes it, of two thoughts of which one is kept."""
     (shard,) = study.shards("toy-base", "sums")[DEFAULT]
     rows = [{"question": 0, "id": "q0", "run": 0, "row": i, **row} for i, row in enumerate(SEARCH)]
     path = study.layout.trace_of(shard.path)

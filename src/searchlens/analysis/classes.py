@@ -111,7 +111,7 @@ class Pool:
     """``correct``, ``answered``: c: samples with a right answer; samples with any answer; 0 <= correct <= answered <=
     n. Shape (questions,)."""
     classes: npt.NDArray[np.str_]
-    """Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md). Shape (questions,)."""
+    """Sizes of the answer classes, as ``9+ 4 1x3`` (docs/columns.md). Shape (questions,)."""
     tokens: float = float("nan")
     """Mean generated tokens per sample; NaN if unknown."""
     wrong_key: Ints | None = None

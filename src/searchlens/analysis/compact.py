@@ -3,7 +3,7 @@
 Whatever is read question by question is stored question by question: first-k estimates as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
 with their intervals, in single precision: enough to recover the whole number that a mean of counts comes from. The
-expectations of B and T of single questions are not stored. docs/data.md describes the columns.
+expectations of B and T of single questions are not stored. docs/columns.md describes the columns.
 """
 
 from __future__ import annotations

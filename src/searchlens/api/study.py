@@ -79,7 +79,7 @@ class Study:
 
     Notes
     -----
-    Every method that returns a frame returns a ``polars.DataFrame``; docs/data.md describes its columns. A file that is
+    Every method that returns a frame returns a ``polars.DataFrame``; docs/columns.md has its columns. A file that is
     not there is an ``InputError`` that names the file and the stage that makes it. Where a checkpoint, pair or
     benchmark is left out, rows of all of them that are there follow one another.
     """
@@ -428,7 +428,7 @@ class Study:
         Returns
         -------
         DataFrame
-            ``store.columns.TRACES``; docs/data.md says what a row is.
+            ``store.columns.TRACES``; docs/columns.md says what a row is.
 
         Raises
         ------

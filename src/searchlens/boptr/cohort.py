@@ -37,7 +37,7 @@ Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
 """Metrics that BOPTR reads; ``column`` says in which estimator."""
 PLAN_FILE = "cohort.yaml"
-_DESCRIBED = "docs/data.md describes it"
+_DESCRIBED = "docs/columns.md describes it"
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 

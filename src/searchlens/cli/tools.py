@@ -268,7 +268,7 @@ def _add_power(command: Commands) -> None:
     sub.text("--seeds", "N", "pools of samples that curves are averaged over", type=int, default=1)
     sub.text("--alpha", "P", "level of the test", type=float, default=0.05)
     sub.text("--contrasts", "N", "number of contrasts tested together", type=int, default=1)
-    text = "two ways to predict (docs/notation.md), whose difference is estimated from the landscapes"
+    text = "two ways to predict (docs/glossary.md), whose difference is estimated from the landscapes"
     sub.text("--rows", "ROW", text, nargs=2, default=["V3", "H4"])
     for name, text in (
         ("question-sd", "standard deviation over questions of their parts in the difference, percentage points"),

@@ -63,7 +63,7 @@ class Comparison:
 
     Notes
     -----
-    docs/data.md (measures) describes all columns, docs/measures.md has definitions and sources.
+    docs/columns.md (measures) describes all columns, docs/measures.md has definitions and sources.
     """
 
     questions: int

@@ -47,7 +47,7 @@ class LikelihoodSpec(Strict):
     """Key of ``policies``, random and without search or penalties; null: the first that draws at temperature 1 without
     filters. On vLLM it must be such a policy."""
     tokens: bool = False
-    """Keep log p and rank of every token (docs/data.md), for the explorer's page of a question."""
+    """Keep log p and rank of every token (docs/columns.md), for the explorer's page of a question."""
     handover: HandoverSpec | None = None
     """Let Base continue beginnings of the texts (table ``handover``). null: not."""
 
@@ -88,7 +88,7 @@ class StudySpec(Strict):
     """Score texts of each side of a pair under the other side, too (tables ``cross_likelihood`` and ``bounds``). It
     loads the weights of both checkpoints. null: none."""
     trace: TraceSpec | None = None
-    """Record what some searches do while they are sampled (docs/data.md, traces). ``searchlens trace`` records searches
+    """Record what some searches do while they are sampled (docs/columns.md). ``searchlens trace`` records searches
     whose samples exist already. null: none."""
 
 

@@ -1,4 +1,4 @@
-"""Column names and types of the frames that pass between stages (docs/data.md describes them)."""
+"""Column names and types of the frames that pass between stages (docs/columns.md describes them)."""
 
 import polars as pl
 
@@ -227,4 +227,4 @@ TRACES = pl.Schema(
         "detail": pl.String(),
     }
 )
-"""What searches did, as ``search.recorder`` records it; docs/data.md says what a column means in each kind of row."""
+"""What searches did, as ``search.recorder`` records it; docs/columns.md says what it means in each kind of row."""

@@ -3,7 +3,7 @@
 The file is an Arrow table in an xz stream, one row for each policy: ``COMPACT``, and the sidecars of the policy's
 shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
 
-Here are also the columns of other frames that depend on the declared metrics (docs/data.md describes them).
+Here are also the columns of other frames that depend on the declared metrics (docs/columns.md describes them).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from searchlens.store.layout import shard_name
 log = logging.getLogger(__name__)
 
 VERSION = "1"
-"""Of the columns and kinds of rows (docs/data.md)."""
+"""Of the columns and kinds of rows (docs/columns.md)."""
 
 
 def write(rows: pl.DataFrame, path: Path) -> None:

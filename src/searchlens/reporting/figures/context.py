@@ -81,7 +81,7 @@ class Curves:
 
 @dataclass(frozen=True, kw_only=True)
 class PairContext(Curves):
-    """What the figures of one pair on one benchmark are made from (``docs/data.md`` describes the frames)."""
+    """What the figures of one pair on one benchmark are made from (``docs/columns.md`` describes the frames)."""
 
     prefill: pl.DataFrame
     """Tokens that were computed but not generated, one row per model and policy: model (``Base`` or ``RL``), policy,
