@@ -27,6 +27,8 @@ HARNESSES_INSTALLED := .venv-harnesses/.installed
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
+# Some containers ask Python to write no bytecode. Then each of our many processes compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help size words docs setup demo demo-full docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
