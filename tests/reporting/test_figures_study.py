@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import figure_data
-import measures_data
 from drawn import LABELS, VISION, check_layout, drawn_lines, lines, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
@@ -43,7 +42,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
-    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], measures_data.frames()), tmp_path)
+    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], figure_data.measures()), tmp_path)
     drawn = itertools.product(catalogue.declared("figure", stage="study"), catalogue.FIGURE_FORMATS)
     assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
     assert all(path.stat().st_size for path in written)
@@ -93,7 +92,7 @@ def test_pass_curves_stand_beside_wrong_key_where_it_solves_much(cell: figure_da
 @pytest.mark.long
 def test_measures_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
-    frames = measures_data.frames()
+    frames = figure_data.measures()
     labels = [replace(LABELS, benchmark=name, warning=warning) for name in ("Micro math", "Micro_AIME & more")]
     context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], frames)
     for name, gid in (("budget_equivalents", "N*"), ("exponent_sets", "p")):

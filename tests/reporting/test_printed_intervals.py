@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import figure_data
-import measures_data
 import planted_landscapes
 from drawn import prefill_of
 from run_stages import built
@@ -166,7 +165,7 @@ def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, estimator: str
     """Under both estimators, since that of all samples has intervals from draws."""
     labels = Labels(pair="pair", benchmark="math", questions=60, estimator=estimator)
     of_pair = PairContext(labels=labels, prefill=prefill_of(cell), **vars(cell))
-    of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)], measures_data.frames())
+    of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)], figure_data.measures())
     for stage, context in (("pair", of_pair), ("study", of_study)):
         for name in catalogue.declared("figure", stage=stage):
             assert wrong(name, figure_data.numbers(name, context)) == []

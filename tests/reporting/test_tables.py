@@ -18,7 +18,6 @@ import pytest
 from polars import selectors
 
 import figure_data
-import measures_data
 from conftest import Make, Raw, write_checkpoint
 from run_stages import built, prefill
 from run_stages import costs as costs_of
@@ -92,7 +91,7 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
         agreement={("base", "math"): judged_twice(), ("rl", "math"): "no texts: read from recorded counts"},
         judges={("base", "math"): Judge("math", "math-9"), ("rl", "math"): Judge("math")},
         made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
-        measures=measures_data.frames(),
+        measures=figure_data.measures(),
     )
 
 
