@@ -299,7 +299,6 @@ def test_the_fit_is_that_of_the_beta_binomial() -> None:
     rng = np.random.default_rng(0)
     counts = rng.binomial(16, rng.beta(0.6, 2.0, 300))
     found = fit(counts, 16)
-    assert found is not None
     best = stats.betabinom.logpmf(counts, 16, *np.exp(found.theta)).sum()
     for step in (-0.05, 0.05):
         for i in range(2):
@@ -310,7 +309,6 @@ def test_the_fit_is_that_of_the_beta_binomial() -> None:
 def test_prediction_is_the_integral_over_difficulty() -> None:
     rng = np.random.default_rng(1)
     found = fit(rng.binomial(16, rng.beta(0.6, 2.0, 300)), 16)
-    assert found is not None
     a, b = np.exp(found.theta)
     reached = integrate.quad(lambda p: stats.beta.pdf(p, a, b) * (1 - (1 - p) ** 64), 0, 1)[0]
     value, lo, hi = found.solved(64, 0.95)
@@ -322,7 +320,6 @@ def test_a_share_without_any_chance_is_found() -> None:
     rng = np.random.default_rng(2)
     chance = np.where(rng.random(2000) < 0.3, 0, rng.beta(2.0, 3.0, 2000))
     found = fit(rng.binomial(32, chance), 32, zero_inflated=True)
-    assert found is not None
     assert found.solved(10_000, 0.95)[0] == pytest.approx(0.7, abs=0.03)
 
 
