@@ -74,17 +74,12 @@ def word_tokenizer(words: Sequence[str], special: int = 2) -> dict[str, Any]:
     }
 
 
-def write_questions(path: Path, count: int) -> None:
-    """Sums that we made ourselves."""
-    rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(count)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def toy_study(folder: Path) -> dict[str, Any]:
     """A configuration with one pair, one benchmark of six questions, three policies and greedy; writes its files."""
     write_checkpoint(folder / "base", "base")
     write_checkpoint(folder / "rl", "rl")
-    write_questions(folder / "sums.jsonl", 6)
+    rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(6)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return bad_inputs.toy("three", POLICIES)
 
 

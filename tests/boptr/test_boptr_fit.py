@@ -36,13 +36,9 @@ def betas(tenths: Iterable[int] = TENTHS) -> tuple[float, ...]:
     return tuple(t / 10 for t in tenths)
 
 
-def half_up(tenth: int, levels: int) -> int:
-    """Position of the nearest allowed budget from ten times log2 of the unrounded one."""
-    return min(max((tenth + 5) // 10, 0), levels - 1)
-
-
 def law(k: int, t: int, levels: int) -> list[int]:
-    return [half_up(2 * k + t * i, levels) for i in range(levels)]
+    """Positions of the nearest allowed budgets, halves up; 2 k + t i is ten times log2 of the unrounded one."""
+    return [min(max((2 * k + t * i + 5) // 10, 0), levels - 1) for i in range(levels)]
 
 
 # ---- grids and rounding

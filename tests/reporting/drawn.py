@@ -1,11 +1,8 @@
 """What a figure shows: its lines, marks and words, whether it is legible, and how its colours are seen."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_rgb
@@ -27,10 +24,6 @@ def prefill_of(cell: figure_data.Cell) -> pl.DataFrame:
         for name in frame["policy"].unique(maintain_order=True)
     ]
     return pl.DataFrame(rows, ["model", "policy", "prompt", "again"], orient="row")
-
-
-def artists(figure: Figure, kind: type[Artist]) -> Iterable[Artist]:
-    return figure.findobj(kind, include_self=False)
 
 
 def lines(axes: Axes, name: str) -> list[tuple[list[float], list[float]]]:
@@ -58,7 +51,7 @@ def words(figure: Figure) -> str:
 def texts(figure: Figure) -> list[Text]:
     return [
         text
-        for text in artists(figure, Text)
+        for text in figure.findobj(Text, include_self=False)
         if isinstance(text, Text) and text.get_visible() and text.get_text().strip()
     ]
 

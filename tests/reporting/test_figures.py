@@ -226,14 +226,11 @@ def test_support_region_layers(inputs: PairContext) -> None:
 GAP = ("rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi")
 
 
-def moved_by(gap: float) -> dict[str, pl.Expr]:
-    return {name: pl.lit(value) for name, value in zip(GAP, (gap, gap - 0.05, gap + 0.05), strict=True)}
-
-
 @pytest.mark.parametrize("gap", [-0.4, -0.05, 0.0, 0.03, 0.38])
 def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: PairContext) -> None:
     """A gap's number crossed by an interval or another number cannot be read; it covers the zero line."""
-    moved = inputs.support.with_columns(**moved_by(gap))
+    gaps = zip(GAP, (gap, gap - 0.05, gap + 0.05), strict=True)
+    moved = inputs.support.with_columns(**{name: pl.lit(value) for name, value in gaps})
     figure, table = drawn("support_region", replace(inputs, support=moved))
     with style.styled():
         figure.draw_without_rendering()
