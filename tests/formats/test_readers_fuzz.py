@@ -124,7 +124,7 @@ def lighteval(folder: Path) -> None:
 
 
 FIXTURES: dict[str, Callable[[Path], None]] = {
-    "own": own, "lm_eval": lm_eval, 
+    "own": own, "lm_eval": lm_eval,
     "inspect": lambda folder: shutil.copy(LOGS / "inspect/draws.json", folder),
     "nemo_skills": nemo_skills, "batch": batch, "verl": verl,
     "trl": trl, "opencompass": opencompass, "evalscope": evalscope, "limit_of_rlvr": limit_of_rlvr,
