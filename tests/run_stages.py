@@ -25,7 +25,7 @@ from searchlens.store.provenance import config_fingerprint
 
 
 def drawn(keys: list[tuple[Question, int]], texts: list[str], **columns: Any) -> pl.DataFrame:
-    """Samples of autoregressive policies, by question and number; of columns but ``tokens`` and ``finish`` one value."""
+    """Samples of autoregressive policies, by question and number; but of ``tokens`` and ``finish`` one value."""
     numbers, length = [s for _, s in keys], [len(tokens) for tokens in columns["tokens"]]
     every = {"question": [q.id for q, _ in keys], "sample": numbers, "run": numbers, "text": texts}
     every |= {"n_tokens": length, "generated": length, "requests": 1, "details": None, "finish": "stop", **columns}
