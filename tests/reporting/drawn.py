@@ -26,15 +26,10 @@ def prefill_of(cell: figure_data.Cell) -> pl.DataFrame:
     return pl.DataFrame(rows, ["model", "policy", "prompt", "again"], orient="row")
 
 
-def lines(axes: Axes, name: str) -> list[tuple[list[float], list[float]]]:
-    """Data of the lines that carry this name."""
-    named = [line for line in axes.get_lines() if line.get_gid() == name]
+def lines(axes: Axes, name: str = "") -> list[tuple[list[float], list[float]]]:
+    """Data of the lines that carry this name, or of every line."""
+    named = [line for line in axes.get_lines() if name in ("", line.get_gid())]
     return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in named]
-
-
-def drawn_lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
-    """Data of every line, named or not."""
-    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in axes.get_lines()]
 
 
 def marks(axes: Axes) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import figure_data
-from drawn import LABELS, VISION, check_layout, drawn_lines, lines, seen, texts, words
+from drawn import LABELS, VISION, check_layout, lines, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.reporting.figures import palette
@@ -37,7 +37,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     first, second, missing, last = figure.axes
     for points in (cell.base, cell.rl):
         rows = points.filter(policy=figure_data.DEFAULT, metric="P", estimator="unbiased").sort("budget")
-        assert (rows["budget"].to_list(), (rows["value"] * 100).to_list()) in drawn_lines(first)
+        assert (rows["budget"].to_list(), (rows["value"] * 100).to_list()) in lines(first)
     assert len({axes.get_ylim() for axes in figure.axes}) == 1, "one scale"
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
@@ -64,7 +64,7 @@ def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> N
     for (side, value), points in zip(ends.items(), (cell.base, cell.rl), strict=True):
         rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", estimator="unbiased").sort("budget")
         curve = ([*rows_of["budget"], 64], pytest.approx([*(100 * rows_of["value"]), 100 * value]))
-        assert curve in drawn_lines(figure.axes[0])
+        assert curve in lines(figure.axes[0])
         assert numbers.filter(model=side)["budget"].to_list() == curve[0]
 
 
