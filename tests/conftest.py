@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import bad_inputs
-from run_stages import score_cell, write_manifest
+from run_stages import drawn, publish_shard, score_cell, write_manifest
 from searchlens.config import check
 from searchlens.plan import Generation, Grid
 from searchlens.store import shards
@@ -74,17 +74,12 @@ def word_tokenizer(words: Sequence[str], special: int = 2) -> dict[str, Any]:
     }
 
 
-def write_questions(path: Path, count: int) -> None:
-    """Sums that we made ourselves."""
-    rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(count)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def toy_study(folder: Path) -> dict[str, Any]:
     """A configuration with one pair, one benchmark of six questions, three policies and greedy; writes its files."""
     write_checkpoint(folder / "base", "base")
     write_checkpoint(folder / "rl", "rl")
-    write_questions(folder / "sums.jsonl", 6)
+    rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(6)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return bad_inputs.toy("three", POLICIES)
 
 
@@ -143,25 +138,9 @@ def grid(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid]) -> Gr
 def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "") -> pl.DataFrame:
     """Samples [start, stop) of every question, with content that depends on question and sample alone."""
     keys = [(q, s) for q in grid.inputs.questions(benchmark) for s in range(start, stop)]
-    return pl.DataFrame(
-        {
-            "question": [q.id for q, _ in keys],
-            "sample": [s for _, s in keys],
-            "run": [s for _, s in keys],
-            "text": [f"\\boxed{{{q.gold if s % 2 else 'x'}}}{tag}" for q, s in keys],
-            "tokens": [[1, 2, s] for _, s in keys],
-            "logprobs": [[-0.1, -0.2, -0.3]] * len(keys),
-            "sampling_logprobs": [[-0.1, -0.2, -0.3]] * len(keys),
-            "n_tokens": [3] * len(keys),
-            "mean_logprob": [-0.2] * len(keys),
-            "score": [-0.2] * len(keys),
-            "finish": ["stop"] * len(keys),
-            "generated": [3] * len(keys),
-            "requests": [1] * len(keys),
-            "details": [None] * len(keys),
-        },
-        schema=shards.SAMPLES,
-    )
+    texts = [f"\\boxed{{{q.gold if s % 2 else 'x'}}}{tag}" for q, s in keys]
+    columns = {"tokens": [[1, 2, s] for _, s in keys], "mean_logprob": -0.2}
+    return drawn(keys, texts, **columns, logprobs=[-0.1, -0.2, -0.3], sampling_logprobs=[-0.1, -0.2, -0.3])
 
 
 @pytest.fixture
@@ -180,15 +159,8 @@ def publish() -> Callable[..., shards.Shard]:
         grid: Grid, checkpoint: str, benchmark: str, generation: Generation, start: int = 0, stop: int | None = None
     ) -> shards.Shard:
         stop = generation.samples if stop is None else stop
-        return shards.publish(
-            grid.folder(checkpoint, benchmark, generation.id),
-            start,
-            stop,
-            some_samples(grid, benchmark, start, stop),
-            generation_id=generation.id,
-            policies=generation.policies,
-            provenance=shards.Provenance(1.5, "cpu", 1, "test"),
-        )
+        samples = some_samples(grid, benchmark, start, stop)
+        return publish_shard(grid, checkpoint, benchmark, generation, samples, start, stop)
 
     return put
 

@@ -7,7 +7,7 @@ budgets, and Base catches up at 16.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from searchlens import catalogue
+from searchlens.analysis.classes import Pool
+from searchlens.analysis.pair_measures import PairPools, read_study
 from searchlens.analysis.points import operating_points
 from searchlens.analysis.recovery import recover
 from searchlens.config.general import General
 from searchlens.config.landscape import LandscapeOptions
+from searchlens.config.measures import MeasuresOptions
 from searchlens.config.recovery import RecoveryOptions
 from searchlens.reporting.figures import style as figures_of
 from searchlens.search.policy import Policy, from_spec, parse
@@ -142,3 +145,29 @@ def write(stage: str, context: Any, folder: Path) -> list[Path]:
     paths = figures_of.write(catalogue.declared("figure", stage=stage), context, folder, folder / "failed.json")
     assert not (folder / "failed.json").exists(), (folder / "failed.json").read_text()
     return paths
+
+
+# ---- measures of two pairs of small made-up pools
+
+
+def pool(name: str, samples: int, difficulty: np.ndarray, rng: np.random.Generator) -> Pool:
+    correct = rng.binomial(samples, difficulty)
+    classes = np.array([" ".join([f"{c}+"] * (c > 0) + [f"1x{samples - c}"] * (c < samples)) for c in correct.tolist()])
+    questions = np.arange(len(difficulty), dtype=np.uint32)
+    return Pool(name, samples, questions, correct, np.full(len(correct), samples), classes, tokens=50.0)
+
+
+def measures() -> dict[str, pl.DataFrame]:
+    rng = np.random.default_rng(3)
+    cells = []
+    for benchmark in ("Micro math", "Micro_AIME & more"):
+        base = rng.beta(0.6, 1.5, 60)
+        rl = 1 - (1 - base) ** 2
+        policies = ("temp_0.5", "topp0.95_t1.0")
+        wrong_key = None if "AIME" in benchmark else np.arange(60) % 4
+        sides = (
+            {name: replace(pool(name, 16, side, rng), wrong_key=wrong_key) for name in policies} for side in (base, rl)
+        )
+        options = np.full(60, 4) if "AIME" in benchmark else None
+        cells.append(PairPools("micro-1m", benchmark, *sides, options))
+    return read_study(cells, MeasuresOptions(), General(draws=100))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from searchlens.benchmarks import Question
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import Declaration
 from searchlens.cli.options import cohort_of
@@ -16,9 +18,29 @@ from searchlens.cli.stages.figures import figures
 from searchlens.cli.stages.landscape import landscape
 from searchlens.cli.stages.recovery import recovery
 from searchlens.cli.stages.score import score
-from searchlens.plan import Grid, needs
+from searchlens.plan import Generation, Grid, needs
 from searchlens.reporting.tables.table import Context, Table, build
+from searchlens.store import shards
 from searchlens.store.provenance import config_fingerprint
+
+
+def drawn(keys: list[tuple[Question, int]], texts: list[str], **columns: Any) -> pl.DataFrame:
+    """Samples of autoregressive policies, by question and number; but of ``tokens`` and ``finish`` one value."""
+    numbers, length = [s for _, s in keys], [len(tokens) for tokens in columns["tokens"]]
+    every = {"question": [q.id for q, _ in keys], "sample": numbers, "run": numbers, "text": texts}
+    every |= {"n_tokens": length, "generated": length, "requests": 1, "details": None, "finish": "stop", **columns}
+    every |= {name: [columns[name]] * len(keys) for name in ("logprobs", "sampling_logprobs")}
+    every |= {"score": columns["mean_logprob"]}
+    return pl.DataFrame({name: every[name] for name in shards.SAMPLES}, shards.SAMPLES)
+
+
+def publish_shard(
+    grid: Grid, checkpoint: str, benchmark: str, generation: Generation, samples: pl.DataFrame, start: int, stop: int
+) -> shards.Shard:
+    """Put a range of samples of one generation into the store."""
+    folder, provenance = grid.folder(checkpoint, benchmark, generation.id), shards.Provenance(1.5, "cpu", 1, "test")
+    of = {"generation_id": generation.id, "policies": generation.policies}
+    return shards.publish(folder, start, stop, samples, **of, provenance=provenance)
 
 
 def write_manifest(grid: Grid, checkpoint: str, benchmark: str) -> Path:

@@ -12,7 +12,6 @@ def loaded(path: str) -> ModuleType:
     """A script, such as ``lab/words.py``, as a module."""
     file = Path(__file__).parents[1] / path
     spec = importlib.util.spec_from_file_location(f"{file.parent.name}_{file.stem}", file)
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look up their annotations
     spec.loader.exec_module(module)

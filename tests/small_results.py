@@ -12,12 +12,12 @@ from typing import Any
 
 import polars as pl
 
-from run_stages import landscape_cell, recovery_cell, score_cell, write_manifest
+from run_stages import drawn, landscape_cell, publish_shard, recovery_cell, score_cell, write_manifest
 from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.tables import tables
 from searchlens.config import check
 from searchlens.plan import Grid, needs
-from searchlens.store import shards, snapshots
+from searchlens.store import snapshots
 from searchlens.store.columns import AGREEMENT
 from searchlens.store.files import digest, file_sha256
 from searchlens.store.frames import write_frame
@@ -36,40 +36,18 @@ RIGHT: Mapping[str, Mapping[str, int]] = {
 def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int, right: Mapping[str, int]) -> pl.DataFrame:
     """The first samples of a question are right; the others say 99, or are cut off."""
     keys = [(q, s) for q in grid.inputs.questions(benchmark) for s in range(samples)]
-    length = [3 if checkpoint == "toy-base" else 4] * len(keys)
-    return pl.DataFrame(
-        {
-            "question": [q.id for q, _ in keys],
-            "sample": [s for _, s in keys],
-            "run": [s for _, s in keys],
-            "text": [f"{HOSTILE} so it is \\boxed{{{q.gold if s < right[q.id] else 99}}}" for q, s in keys],
-            "tokens": [list(range(n)) for n in length],
-            "logprobs": [[-0.25] * n for n in length],
-            "sampling_logprobs": [[-0.5] * n for n in length],
-            "n_tokens": length,
-            "mean_logprob": [-0.25] * len(keys),
-            "score": [-0.25] * len(keys),
-            "finish": ["length" if s == samples - 1 and s >= right[q.id] else "stop" for q, s in keys],
-            "generated": length,
-            "requests": [1] * len(keys),
-            "details": [None] * len(keys),
-        },
-        schema=shards.SAMPLES,
-    )
+    length = 3 if checkpoint == "toy-base" else 4
+    written = [f"{HOSTILE} so it is \\boxed{{{q.gold if s < right[q.id] else 99}}}" for q, s in keys]
+    finish = ["length" if s == samples - 1 and s >= right[q.id] else "stop" for q, s in keys]
+    columns = {"tokens": [list(range(length))] * len(keys), "mean_logprob": -0.25, "finish": finish}
+    return drawn(keys, written, **columns, logprobs=[-0.25] * length, sampling_logprobs=[-0.5] * length)
 
 
 def sample(grid: Grid, checkpoint: str, benchmark: str, right: Mapping[str, int]) -> None:
     """Put all samples of a cell into the store, with their manifest, and grade them."""
     for generation in grid.jobs.generations(checkpoint, benchmark):
-        shards.publish(
-            grid.folder(checkpoint, benchmark, generation.id),
-            0,
-            generation.samples,
-            texts(grid, checkpoint, benchmark, generation.samples, right),
-            generation_id=generation.id,
-            policies=generation.policies,
-            provenance=shards.Provenance(1.5, "cpu", 1, "test"),
-        )
+        samples = texts(grid, checkpoint, benchmark, generation.samples, right)
+        publish_shard(grid, checkpoint, benchmark, generation, samples, 0, generation.samples)
     manifest = write_manifest(grid, checkpoint, benchmark)
     score_cell(grid, checkpoint, benchmark, [manifest], grid.scores(checkpoint, benchmark))
 

@@ -147,10 +147,6 @@ def random_frames(rng: np.random.Generator) -> dict[str, pl.DataFrame]:
     }
 
 
-def pool_of(frames: Mapping[str, pl.DataFrame]) -> int:
-    return int(frames["exponents"]["pool_max"].item())
-
-
 def rows_of(frames: Mapping[str, pl.DataFrame], name: str, side: str = DIFFERENCE) -> list[dict[str, Any]]:
     return frames["measures"].filter(measure=name, side=side).to_dicts()
 
@@ -246,7 +242,7 @@ def test_sentences_are_true_of_random_frames(seed: int) -> None:
     if not single and law["testable"]:
         assert said["exponents"].can.startswith("No power law") == law["empty"]
         assert said["exponents"].can.startswith("Hardly any") == law["hardly"]
-        assert f"N up to {pool_of(frames)}" in said["exponents"].can
+        assert f"N up to {law['pool_max']}" in said["exponents"].can
     (again,) = rows_of(frames, "P(RL beats Base)")
     assert ("second run" in known) == (again["value"] is not None)
     if again["value"] is not None:

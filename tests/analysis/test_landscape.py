@@ -389,13 +389,9 @@ def test_an_expectation_that_never_differs_has_an_interval_between_0_and_1(right
 
 def test_a_landscape_has_as_many_policies_as_there_are():
     pools = {f"p{i:03d}": [[oracle.Sample(0, i % 3 == 0, 1, True, -1.0)]] for i in range(300)}
-    values = _at_each(operating_points(oracle.frame(pools), budgets=[1], options=FEW), "P")
-    assert values == {name: float(i % 3 == 0) for i, name in enumerate(pools)}
-
-
-def _at_each(landscape, metric):
-    """Value of every policy, which has one prefix point."""
-    return dict(landscape.points.filter(metric=metric, estimator="first_k").select("policy", "value").iter_rows())
+    points = operating_points(oracle.frame(pools), budgets=[1], options=FEW).points
+    values = points.filter(metric="P", estimator="first_k").select("policy", "value").iter_rows()
+    assert dict(values) == {name: float(i % 3 == 0) for i, name in enumerate(pools)}
 
 
 @pytest.mark.parametrize("ties", ["first", "fractional"])

@@ -1,4 +1,4 @@
-"""Budget equivalents: N*(b), the samples of Base that solve as much as b samples of RL."""
+"""What is read off curves of pass@k: N*(b), the samples of Base worth b of RL, crossings, extrapolation."""
 
 import math
 from collections.abc import Sequence
@@ -6,12 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from searchlens.analysis.claims import EQUIVALENT, located
 from searchlens.analysis.classes import Pool, knots
-from searchlens.analysis.equivalents import equivalents, inverse, joint_confidence, summary, tails
+from searchlens.analysis.equivalents import (
+    crossing,
+    equivalents,
+    inverse,
+    joint_confidence,
+    last_positive,
+    summary,
+    tails,
+)
+from searchlens.analysis.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit, judged
 from searchlens.analysis.uncertainty import Resamples
 from searchlens_lab.simulate import power_law
 
@@ -226,3 +236,124 @@ def test_a_tie_at_the_end_of_the_pool_is_told_from_more() -> None:
     same_end, more_end = (located(EQUIVALENT, rows[name].row(1, named=True)) for name in ("same", "more"))
     assert same_end == "8 or more (both at the end of what was drawn)"
     assert more_end.startswith("more than 8 [")
+
+
+# ---- where Base overtakes RL, at equal samples and at equal tokens
+
+
+def test_last_positive_says_where_a_curve_falls_below_zero_for_good() -> None:
+    x = np.arange(4.0)
+    gaps = np.array([[1, 1, -1, 1], [-1, 3, -1, 1], [1, -1, -1, 1], [-3, -1, -1, 1.0]])
+    assert last_positive(x, gaps).tolist() == [2.25, 1.75, -math.inf, math.inf]
+
+
+@pytest.mark.parametrize(("exchange", "truth"), [(1.0, 4.0), (0.7, 4 / 0.49)])
+def test_the_crossing_of_a_law_is_found(exchange: float, truth: float) -> None:
+    """N*(b) = 2 b^0.5: RL is worth b samples of Base at b = 4, and 0.7 b at b = (2 / 0.7)^2."""
+    rng = np.random.default_rng(0)
+    difficulty = rng.beta(0.6, 1.5, 20_000)
+    rl = power_law(difficulty, 2, 0.5, rng.random(20_000), rng.exponential(size=20_000))
+    sides = pool(rng.binomial(32, difficulty), 32), pool(rng.binomial(32, rl), 32)
+    row = crossing(*sides, Resamples.draw(20_000, 100, 0), 0.95, exchange=exchange).row(0, named=True)
+    assert row["crossing"] == pytest.approx(truth, rel=0.05)
+    assert row["lo"] <= truth <= row["hi"] and row["hi"] < 1.3 * row["lo"]
+    assert (row["first"], row["last"]) == (pytest.approx(max(1, 1 / exchange)), 32)
+
+
+def test_intervals_contain_the_crossing_of_a_law() -> None:
+    """Coverage with 100 questions, for which the interval is neither open nor empty of information."""
+    covered, closed = 0, 0
+    for world in range(60):
+        rng = np.random.default_rng(world)
+        difficulty = rng.beta(0.6, 1.5, 100)
+        rl = power_law(difficulty, 2, 0.5, rng.random(100), rng.exponential(size=100))
+        sides = pool(rng.binomial(64, difficulty), 64), pool(rng.binomial(64, rl), 64)
+        row = crossing(*sides, Resamples.draw(100, 200, world), 0.95).row(0, named=True)
+        covered += (row["lo_open"] or row["lo"] <= 4) and (row["hi_open"] or row["hi"] >= 4)
+        closed += not (row["lo_open"] or row["hi_open"])
+    assert covered >= 52 and closed >= 30
+
+
+def test_what_the_pools_cannot_show_is_said() -> None:
+    """RL that solves everything is never overtaken; RL that solves nothing is behind from the first sample."""
+    base = pool(np.random.default_rng(2).binomial(16, 0.3, 40), 16)
+    draws = Resamples.draw(40, 200, 1)
+    for correct, state in ((np.full(40, 16), "above"), (np.zeros(40, int), "below")):
+        row = crossing(base, pool(correct, 16), draws, 0.95).row(0, named=True)
+        assert (row["state"], row["crossing"]) == (state, None)
+        assert row["hi_open"] if state == "above" else row["lo_open"]
+    assert crossing(base, base, draws, 0.95, exchange=32).is_empty()
+
+
+def test_curves_that_end_level_have_no_upper_end() -> None:
+    rng = np.random.default_rng(3)
+    base, rl = (pool(rng.binomial(64, p, 100), 64) for p in (0.4, 0.5))
+    assert crossing(base, rl, Resamples.draw(100, 200, 1), 0.95).row(0, named=True)["hi_open"]
+
+
+# ---- extrapolated pass@k: right where its model holds, refused elsewhere
+
+
+def test_the_fit_is_that_of_the_beta_binomial() -> None:
+    """No other parameters nearby have a larger likelihood by scipy's own distribution."""
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(16, rng.beta(0.6, 2.0, 300))
+    found = fit(counts, 16)
+    best = stats.betabinom.logpmf(counts, 16, *np.exp(found.theta)).sum()
+    for step in (-0.05, 0.05):
+        for i in range(2):
+            near = found.theta + step * np.eye(2)[i]
+            assert stats.betabinom.logpmf(counts, 16, *np.exp(near)).sum() < best
+
+
+def test_prediction_is_the_integral_over_difficulty() -> None:
+    rng = np.random.default_rng(1)
+    found = fit(rng.binomial(16, rng.beta(0.6, 2.0, 300)), 16)
+    a, b = np.exp(found.theta)
+    reached = integrate.quad(lambda p: stats.beta.pdf(p, a, b) * (1 - (1 - p) ** 64), 0, 1)[0]
+    value, lo, hi = found.solved(64, 0.95)
+    assert value == pytest.approx(reached, abs=1e-6)
+    assert lo < value < hi
+
+
+def test_a_share_without_any_chance_is_found() -> None:
+    rng = np.random.default_rng(2)
+    chance = np.where(rng.random(2000) < 0.3, 0, rng.beta(2.0, 3.0, 2000))
+    found = fit(rng.binomial(32, chance), 32, zero_inflated=True)
+    assert found.solved(10_000, 0.95)[0] == pytest.approx(0.7, abs=0.03)
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 0], [8, 8, 8], [3, 3, 3], [0, 0, 1]])
+def test_counts_that_determine_nothing_have_no_fit(counts: list[int]) -> None:
+    assert fit(np.array(counts), 8) is None
+    rows = extrapolated("Base", pool(np.array(counts), 8), trials=3, seed=0)
+    assert rows["value"].null_count() == len(MODELS)
+
+
+def test_trials_cover_where_the_model_holds_and_fail_where_it_does_not() -> None:
+    """Beta-distributed difficulty is predicted with about the nominal coverage; two groups of questions are not."""
+    rng = np.random.default_rng(3)
+    good = pool(rng.binomial(64, rng.beta(1.0, 2.0, 400)), 64)
+    bad = pool(rng.binomial(64, np.where(rng.random(400) < 0.5, 0.02, 0.6)), 64)
+    shares = {
+        name: rows["inside"][0] / rows["trials"][0]
+        for name, rows in ((n, extrapolated("Base", p, trials=60, seed=1)) for n, p in (("good", good), ("bad", bad)))
+    }
+    assert shares["good"] >= 0.85
+    assert shares["bad"] < 0.5
+
+
+@pytest.mark.parametrize(("samples", "inside", "trusted"), [(64, 95, True), (64, 80, False), (16, 95, False)])
+def test_predictions_are_trusted_where_trials_cover_and_the_pool_is_large_enough(
+    samples: int, inside: int, trusted: bool
+) -> None:
+    """Trials that predict pass@16 from four samples pass for being wide, and say nothing about pass@64 from sixteen."""
+    row = {"model": "beta", "samples": samples, "value": 0.5, "trials": 100, "inside": inside}
+    rows = pl.DataFrame([row], EXTRAPOLATED).with_columns(benchmark=pl.lit("math"))
+    assert judged(rows, 0.95)["trusted"].to_list() == [trusted]
+
+
+def test_a_pool_that_is_too_small_to_try_it_on_has_no_rows() -> None:
+    few = pool(np.array([1, 0, 3]), 2 * REACH - 1)
+    assert extrapolated("Base", few, trials=3, seed=0).schema == EXTRAPOLATED
+    assert extrapolated("Base", few, trials=3, seed=0).is_empty()

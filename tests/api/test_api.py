@@ -32,10 +32,6 @@ def counts(checkpoint: str) -> list[int]:
     return list(RIGHT[checkpoint].values())
 
 
-def as_samples(right: list[int], samples: int = 4) -> np.ndarray:
-    return np.arange(samples) < np.array(right)[:, None]
-
-
 def in_a_process(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
@@ -116,7 +112,7 @@ def test_a_question_is_found_by_position_and_by_id(results: Path) -> None:
 def test_samples_have_texts_with_their_verdicts(results: Path) -> None:
     found = searchlens.open(results).samples(*CELL, DEFAULT)
     assert found.height == 24
-    assert found["correct"].to_list() == as_samples(counts("toy-base")).ravel().tolist()
+    assert found["correct"].to_list() == [s < right for right in counts("toy-base") for s in range(4)]
     first = found.row(0, named=True)
     assert first["text"] == f"{HOSTILE} so it is \\boxed{{1}}"
     assert (first["answer"], first["tokens"], first["logprob"], first["finish"]) == ("1", 3, -0.75, "stop")

@@ -37,14 +37,6 @@ def as_lines(path: Path, rows: Rows) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def as_list(path: Path, rows: Rows) -> None:
-    path.write_text(json.dumps(rows, indent=1))
-
-
-def as_parquet(path: Path, rows: Rows) -> None:
-    parquet.write_table(pa.Table.from_pylist(list(rows)), path)
-
-
 def as_csv(path: Path, rows: Rows) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
@@ -53,7 +45,12 @@ def as_csv(path: Path, rows: Rows) -> None:
 
 
 def written(folder: Path, rows: Rows, name: str = "rows.jsonl") -> Path:
-    write = {".jsonl": as_lines, ".json": as_list, ".parquet": as_parquet, ".csv": as_csv}
+    write = {
+        ".jsonl": as_lines,
+        ".json": lambda path, rows: path.write_text(json.dumps(rows, indent=1)),
+        ".parquet": lambda path, rows: parquet.write_table(pa.Table.from_pylist(list(rows)), path),
+        ".csv": as_csv,
+    }
     write[Path(name).suffix](folder / name, rows)
     return folder / name
 

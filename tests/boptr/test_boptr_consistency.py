@@ -10,7 +10,7 @@ from searchlens.analysis.uncertainty import unseen
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
 from searchlens.boptr.extension import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.rows import At, boptr
-from searchlens.boptr.rule import Path, Rule
+from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.config.boptr import BoptrOptions
 from searchlens.errors import InputError
@@ -140,8 +140,6 @@ def replicated(batches: dict[str, int]) -> Cohort:
 def h5(rule: Rule, benchmark: str) -> tuple[str, list[int]]:
     """Policy and budgets of H5 on the sample."""
     path, base = boptr(rule, At("m", benchmark)), rule.view.base("m", benchmark)
-    assert isinstance(path, Path)
-    assert base is not None
     return base.policies[path.policy[0, 0]], [BUDGETS[n] for n in path.budget[:, 0]]
 
 

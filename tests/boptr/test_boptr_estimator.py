@@ -186,7 +186,6 @@ def test_intervals_of_single_estimates(estimator: Estimator) -> None:
     found = replace(found, estimator=estimator)
     boot = bootstrap_view(found, 400, 1)
     landscape = found.base("a", "math")
-    assert landscape is not None
     counts = boot.count(landscape, "math", "P", planted.DEFAULT, planted.BUDGETS)
     ends = estimate_interval(boot, counts, "math", 0.95)
     if estimator == "first_k":

@@ -88,7 +88,6 @@ def named(fitted: Rule, cell: Cell, prediction: Prediction) -> Steps | Curve:
     base = fitted.view.base(*cell)
     if isinstance(prediction, Curve) and not isinstance(prediction, Blend):
         return prediction
-    assert base is not None
     return [
         [
             None if path.skip is not None and path.skip[b, 0] else (base.policies[path.policy[b, 0]], BUDGETS[n])
@@ -101,7 +100,6 @@ def named(fitted: Rule, cell: Cell, prediction: Prediction) -> Steps | Curve:
 def gaps(there: Cohort, cell: Cell, what: Steps | Curve) -> list[float]:
     """Predicted minus RL at each budget that counts, in percentage points, question by question."""
     base, rl = there.base(*cell), there.rl(*cell)
-    assert base is not None and rl is not None
     found = []
     for i, b in enumerate(BUDGETS):
         target = sum(rl.credit["P"][rl.points[DEFAULT, b]].tolist())
@@ -177,7 +175,6 @@ def test_reselected_draws_are_studies_of_their_own() -> None:
         if any(isinstance(attempt(predicted, draw, key), Reason) for draw in range(DRAWS + 1)):
             continue
         expected = [error(resampled(draw), cell_of(key), chosen(draw, key)) for draw in range(DRAWS + 1)]
-        assert score.reselected is not None
         np.testing.assert_allclose(score.reselected, expected, atol=2e-4, err_msg=str(key))
         moved += not np.allclose(score.reselected, score.plain, atol=2e-4)
     assert moved > len(scores().scores) / 2
@@ -206,7 +203,6 @@ def test_fewer_draws_are_chosen_again_than_drawn() -> None:
     skipped = evaluate(cohort(), OPTIONS, [replace(task, reselect=False)])
     for key, score in some.scores.items():
         whole = scores().scores[key]
-        assert score.reselected is not None and whole.reselected is not None
         np.testing.assert_allclose(score.reselected, whole.reselected[:9], atol=1e-5)
         for other in (score, none.scores[key], skipped.scores[key]):
             np.testing.assert_allclose(other.plain, whole.plain, atol=1e-5)

@@ -36,13 +36,9 @@ def betas(tenths: Iterable[int] = TENTHS) -> tuple[float, ...]:
     return tuple(t / 10 for t in tenths)
 
 
-def half_up(tenth: int, levels: int) -> int:
-    """Position of the nearest allowed budget from ten times log2 of the unrounded one."""
-    return min(max((tenth + 5) // 10, 0), levels - 1)
-
-
 def law(k: int, t: int, levels: int) -> list[int]:
-    return [half_up(2 * k + t * i, levels) for i in range(levels)]
+    """Positions of the nearest allowed budgets, halves up; 2 k + t i is ten times log2 of the unrounded one."""
+    return [min(max((2 * k + t * i + 5) // 10, 0), levels - 1) for i in range(levels)]
 
 
 # ---- grids and rounding
@@ -152,21 +148,11 @@ Candidate = tuple[int, int, int]
 """k, ten times beta, policy."""
 
 
-def locked_error(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
-    k, t, policy = candidate
-    return sum(abs(P[policy, n] - R[b]) for b, n in enumerate(law(k, t, len(R))))
-
-
 def between(curve: np.ndarray, tenth: int) -> int:
     """Ten times the curve at a tenth of the budget axis, interpolated and clipped."""
     tenth = min(max(tenth, 0), 10 * (len(curve) - 1))
     below, share = divmod(tenth, 10)
     return 10 * curve[below] + share * (curve[min(below + 1, len(curve) - 1)] - curve[below])
-
-
-def locked_second(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
-    k, t, policy = candidate
-    return sum(abs(between(P[policy], 2 * k + t * b) - 10 * r) for b, r in enumerate(R))
 
 
 def free_error(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
@@ -233,9 +219,9 @@ def test_locked_fit_is_the_best_triple(tenth: int, levels: int, tenths: Sequence
     many = 0
     for draw in range(P.shape[2]):
         p, r = P[:, :, draw], R[:, draw]
-        least, candidates = tied(p, r, len(p), locked_error, tenths)
+        least, candidates = tied(p, r, len(p), lambda p, r, c: free_error(p[[c[2]]], r, c), tenths)
         many += len(candidates) > 1
-        k, t, policy = choose(candidates, lambda c, p=p, r=r: locked_second(p, r, c), tenth)
+        k, t, policy = choose(candidates, lambda c, p=p, r=r: free_second(p[[c[2]]], r, c), tenth)
         assert (*triple(found, draw), found.policy[draw]) == (k, t, policy)
         assert found.path[:, draw].tolist() == law(k, t, levels)
         assert found.error[draw] == pytest.approx(least / levels)

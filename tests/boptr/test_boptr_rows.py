@@ -72,7 +72,6 @@ class Plain:
     @cache  # noqa: B019
     def base(self, cell: Cell, metric: str = "P") -> dict[str, list[int]]:
         landscape = self.cohort.base(*cell)
-        assert landscape is not None
         return {
             name: [int(landscape.credit[metric][landscape.points[name, n]].sum()) for n in BUDGETS]
             for name in dict.fromkeys(name for name, _ in landscape.points)
@@ -83,7 +82,6 @@ class Plain:
 
     def rl(self, cell: Cell) -> list[int]:
         landscape = self.cohort.rl(*cell)
-        assert landscape is not None
         return [int(landscape.credit["P"][landscape.points[DEFAULT, n]].sum()) for n in BUDGETS]
 
     # -- scales
@@ -132,7 +130,6 @@ class Plain:
         ranked = ([P[p][n] for p in pool], [P[p][n] - Q[p][n] for p in pool], [Q[p][n] for p in pool])
         ranks = [(rankdata(values)[i] - 1) / (len(pool) - 1) for values in ranked]
         landscape = self.cohort.base(*cell)
-        assert landscape is not None
         cost = [log(landscape.tokens[p]) for p in pool]
         return [*ranks, 0.0, (cost[i] - min(cost)) / (max(cost) - min(cost))]
 
@@ -147,7 +144,6 @@ class Plain:
         slope = BETA[cell[1]] if beta is None else beta
         path = [nearest(log_alpha / log(2) + slope * b) for b in range(5)]
         landscape = self.cohort.base(*cell)
-        assert landscape is not None
         loss = {}
         for name in sorted(self.pool(cell, "ar")):
             loss[name] = 0.01 * landscape.tokens[name] / max(landscape.tokens[p] for p in AR)
@@ -233,7 +229,6 @@ class Plain:
     def error(self, cell: Cell, prediction: list[Step] | list[float]) -> float:
         """mech_P, question by question, over the budgets that are not left out."""
         base, rl = self.cohort.base(*cell), self.cohort.rl(*cell)
-        assert base is not None and rl is not None
         gaps = []
         for b, step in zip(BUDGETS, prediction, strict=True):
             target = sum(float(hit) for hit in rl.credit["P"][rl.points[DEFAULT, b]])
@@ -257,7 +252,6 @@ def mean(curves: list[list[int]]) -> list[float]:
 
 def steps(path: Path, rule: Rule, cell: Cell) -> list[Step]:
     base = rule.view.base(*cell)
-    assert base is not None
     gone = np.zeros(5, bool) if path.skip is None else path.skip[:, 0]
     chosen = zip(path.policy[:, 0], path.budget[:, 0], gone, strict=True)
     return [None if skipped else (base.policies[i], int(n)) for i, n, skipped in chosen]
@@ -283,7 +277,6 @@ def test_row_is_its_definition(row: Row, seed: int) -> None:
             assert found == Reason(expected), cell
             continue
         base, target = rule.view.base(*cell), rule.view.target(*cell)
-        assert not isinstance(found, Reason) and target is not None
         if isinstance(found, Path):
             assert steps(found, rule, cell) == expected, (cell, pool)
         else:
@@ -411,7 +404,6 @@ def tempting(rl: str) -> Cohort:
     """RL of the anchor is a search policy's own curve: nothing else comes near in every question."""
     cohort = drawn(1)
     base, target = cohort.base(ANCHOR, rl), cohort.rl(ANCHOR, rl)
-    assert base is not None and target is not None
     credit = {metric: part.copy() for metric, part in target.credit.items()}
     for n in BUDGETS:
         hits = np.arange(QUESTIONS) < base.credit["P"][base.points["mcts16_temp_0.7", n]].sum()
@@ -469,7 +461,6 @@ def test_a_curve_without_a_path_is_the_sum_of_its_terms(key: str, model: str) ->
     cohort = drawn(3)
     rule = Rule(sample_view(cohort))
     found = ROW[key].predict(rule, At(model, GPQA))
-    assert isinstance(found, Curve)
     assert sum(share for share, _ in found.terms) == pytest.approx(1)
     total = np.zeros(len(BUDGETS))
     for share, name in found.terms:

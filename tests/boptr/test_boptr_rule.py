@@ -51,7 +51,6 @@ def log2(value: Any) -> float:
 
 
 def text(path: Any) -> str:
-    assert isinstance(path, Path)
     return path_text(path, BUDGETS)
 
 
@@ -98,7 +97,6 @@ def test_own_means_are_fitted_at_own_exponents() -> None:
 def counts(found: Rule, model: str, benchmark: str, draw: int) -> tuple[list[list[int]], list[int]]:
     """Counts of a cell in a draw: of every policy, and of RL."""
     base, target = found.view.base(model, benchmark), found.view.target(model, benchmark)
-    assert base is not None and target is not None
     draws = np.broadcast_to(base.P, (*base.P.shape[:2], found.view.draws))
     return draws[:, :, draw].astype(int).tolist(), target[:, draw].astype(int).tolist()
 
@@ -188,7 +186,6 @@ def snapshot(found: Rule, models: str) -> list[Any]:
     for key in ("H4", "H5", "V2-δ0", "V3", "A1", "A3", "B0", "cell-fit", "V1", "V2"):
         for model, benchmark in product(models, STUDY):
             path = ROW[key].predict(found, At(model, benchmark))
-            assert isinstance(path, Path)
             values.append((path.policy.tolist(), path.budget.tolist()))
     return values
 

@@ -162,7 +162,6 @@ def picks(rule: Rule, benchmark: str, log2_alpha: float = 0.0, beta: float = 1.0
     draws = rule.view.draws
     path = rule.path("m", benchmark, np.full(draws, log2_alpha * np.log(2)), np.full(draws, beta))
     base = rule.view.base("m", benchmark)
-    assert isinstance(path, Path) and base is not None
     assert (path.policy == path.policy[0]).all()
     return [base.policies[i] for i in path.policy[0]]
 

@@ -73,7 +73,6 @@ def test_policies_count_where_they_were_sampled_at_every_budget() -> None:
     base = replace(whole, points=points)
     view = sample_view(cohort({("base", "math"): base, ("rl", "math"): whole}))
     found = view.base("m", "math")
-    assert found is not None
     assert found.policies == (DEFAULT, "mcts_16")
     assert (found.pool("ar").tolist(), found.pool("full").tolist()) == ([0], [0, 1])
     none = replace(whole, points={point: row for point, row in whole.points.items() if point[1] == 1})

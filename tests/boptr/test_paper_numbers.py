@@ -230,11 +230,6 @@ def cells_of(row):
     return {model: 3 if model == "Llama" else 4 for model in MODELS}
 
 
-def cell_errors(row, weights):
-    """Each cell with the printed mean of its model."""
-    return {(m, str(i)): np.array([VERTICAL[row][m]]) for m in MODELS for i in range(weights[m])}
-
-
 def mean(errors, how: How):
     """As the tables average the errors of cells."""
     return float(cell_weights(list(errors), how) @ np.concatenate(list(errors.values())))
@@ -245,7 +240,7 @@ def test_macro_and_micro_means(row, cells):
     """macro: mean over models; micro: over cells, of which V2 has only the anchor's on AIME."""
     weights = cells_of(row)
     assert sum(weights.values()) == cells
-    errors = cell_errors(row, weights)
+    errors = {(m, str(i)): np.array([VERTICAL[row][m]]) for m in MODELS for i in range(weights[m])}
     assert mean(errors, "macro") == pytest.approx(VERTICAL[row]["macro"], abs=HALF_UNIT)
     assert mean(errors, "micro") == pytest.approx(VERTICAL[row]["micro"], abs=HALF_UNIT)
 

@@ -132,7 +132,6 @@ def test_measures_are_those_of_the_raw_distribution() -> None:
     logits = peaked_and_flat()
     wanted = np.array([True, True, False, True, True, True])
     drawn = drawn_with(logits, wanted, np.zeros(6, np.int64))
-    assert drawn.measures is not None
     assert drawn.top_tokens is None
     finite = np.delete(logits[wanted].astype(np.float64), [7, 90], 1)
     log_p = finite - np.log(np.exp(finite - finite.max(1)[:, None]).sum(1))[:, None] - finite.max(1)[:, None]
@@ -152,8 +151,6 @@ def test_most_likely_tokens() -> None:
     drawn = drawn_with(logits, np.zeros(6, np.bool_), np.array([3, 0, 5, 4, 98, 1]))
     rows = [0, 2, 3, 4, 5]
     assert drawn.measures is None
-    assert drawn.top_tokens is not None
-    assert drawn.top_logprobs is not None
     for place, row in enumerate(rows):
         order = sorted(range(VOCAB), key=lambda token: (-logits[row, token], token))[:98]
         assert drawn.top_tokens[:, place].tolist() == order

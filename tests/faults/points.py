@@ -54,12 +54,8 @@ def _run(commands: Commands) -> Callable[[], object]:
     return give
 
 
-def _longer() -> None:
-    study.configure(Path(), study.raw(samples=2 * study.SAMPLES))
-
-
-def _other_policies() -> None:
-    study.configure(Path(), study.raw(pools={"some": ["temp_0.5"]}))
+def _configured(**changes: Any) -> Callable[[], object]:
+    return lambda: study.configure(Path(), study.raw(**changes))
 
 
 def _harm() -> None:
@@ -76,10 +72,6 @@ def _both() -> Iterable[list[str]]:
     return (["generate", "--checkpoint", cell[0], "--benchmark", cell[1]] for cell in study.CELLS)
 
 
-def _grade_both() -> Iterable[list[str]]:
-    return study.graded(study.CELLS)
-
-
 def _landscapes() -> Iterator[list[str]]:
     grid = study.grid_at(Path())
     folders = [str(grid.layout.landscape(*cell)) for cell in study.CELLS]
@@ -92,11 +84,6 @@ def _landscapes() -> Iterator[list[str]]:
 def _imported() -> Iterator[list[str]]:
     options = ["--pair", "other", "--benchmark", "sums", "--role", "base", "--policy", "theirs", "--yes"]
     yield ["import", "log.jsonl", *options]
-
-
-def _taken_back() -> Iterator[list[str]]:
-    """Records go last, so the same command goes on after an interrupted removal."""
-    yield ["imports", "--remove", "other/sums"]
 
 
 def _rerun() -> Iterator[list[str]]:
@@ -112,15 +99,16 @@ def _repair() -> Iterator[list[str]]:
 SAMPLED = _run(study.generate)
 WORKLOADS = (
     Workload("sample", study.generate),
-    Workload("extend", study.generate, [SAMPLED, _longer]),
+    Workload("extend", study.generate, [SAMPLED, _configured(samples=2 * study.SAMPLES)]),
     Workload("heal", study.generate, [SAMPLED, _harm], damages=4),
     Workload("repair", _repair, [SAMPLED, _harm], may_refuse=True, damages=4),
     Workload("rerun", _rerun, [SAMPLED], damages=1, redraws=16),
     Workload("score", study.graded, [SAMPLED]),
-    Workload("analyse", _landscapes, [_run(_both), _run(_grade_both)]),
+    Workload("analyse", _landscapes, [_run(_both), _run(lambda: study.graded(study.CELLS))]),
     Workload("import", _imported),
-    Workload("remove", _taken_back, [_run(_imported)], may_refuse=True, damages=1),
-    Workload("prune", lambda: [["prune", "--delete"]], [SAMPLED, _other_policies], damages=1),
+    # Records go last, so the same command goes on after an interrupted removal.
+    Workload("remove", lambda: [["imports", "--remove", "other/sums"]], [_run(_imported)], may_refuse=True, damages=1),
+    Workload("prune", lambda: [["prune", "--delete"]], [SAMPLED, _configured(pools={"some": ["temp_0.5"]})], damages=1),
 )
 
 

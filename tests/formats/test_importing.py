@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -275,16 +275,11 @@ def test_several_models_and_policies_are_pools_of_their_own(path: Path) -> None:
     assert found == [(m, r, p, 2) for m, r in (("a", "base"), ("b", "rl")) for p in ("greedy", "temp_1.0")]
 
 
-@pytest.fixture
-def small_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(spill, "MEMORY", 20_000)
-    yield
-
-
 @pytest.mark.parametrize("questions", [None, "known"])
 def test_a_pool_that_is_sorted_outside_of_memory_is_the_same(
-    path: Path, tmp_path: Path, small_memory: None, monkeypatch: pytest.MonkeyPatch, questions: str | None
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, questions: str | None
 ) -> None:
+    monkeypatch.setattr(spill, "MEMORY", 20_000)
     names = [f"q{(7 * i) % 50}" for i in range(50)]
     known = tuple(Question(name, f"{name}?", "1") for name in names) if questions else None
     rows = [

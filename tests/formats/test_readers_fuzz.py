@@ -53,10 +53,6 @@ def lm_eval(folder: Path) -> None:
             shutil.copy(file, folder)
 
 
-def inspect_eval(folder: Path) -> None:
-    shutil.copy(LOGS / "inspect/draws.json", folder)
-
-
 def nemo_skills(folder: Path) -> None:
     judged = {"predicted_answer": "2", "symbolic_correct": True, "judgement": "Judgement: Yes", "finish_reason": "stop"}
     for seed in (1, 2):
@@ -128,7 +124,9 @@ def lighteval(folder: Path) -> None:
 
 
 FIXTURES: dict[str, Callable[[Path], None]] = {
-    "own": own, "lm_eval": lm_eval, "inspect": inspect_eval, "nemo_skills": nemo_skills, "batch": batch, "verl": verl,
+    "own": own, "lm_eval": lm_eval,
+    "inspect": lambda folder: shutil.copy(LOGS / "inspect/draws.json", folder),
+    "nemo_skills": nemo_skills, "batch": batch, "verl": verl,
     "trl": trl, "opencompass": opencompass, "evalscope": evalscope, "limit_of_rlvr": limit_of_rlvr,
     "every_eval_ever": every_eval_ever, "lighteval": lighteval,
 }  # fmt: skip

@@ -118,7 +118,6 @@ def test_a_price_is_never_above_the_limit(paper: Raw, checkpoint: str, gpu: GpuN
             most = limit(shape, GPUS[gpu].times(gpus), 1024, 150 + texts.running).tokens_per_second
             for known in (shape, None):
                 speed = cost.assumed_speed(from_plain(paper), checkpoint, known, texts)
-                assert speed is not None
                 assert speed.tokens_per_second * gpus <= most
 
 
@@ -190,7 +189,6 @@ def test_a_shape_is_read_from_config_json(tmp_path: Path) -> None:
 
 def test_an_unknown_architecture_says_so(paper: Raw) -> None:
     speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", None, Texts((645,), 3072))
-    assert speed is not None
     assert "architecture unknown" in speed.source
     assert Shape.guess(7.62e9).stored == pytest.approx(7.62e9, rel=0.15)
 
@@ -233,7 +231,6 @@ def test_no_engine_is_faster_than_its_host(paper: Raw) -> None:
 def test_other_gpus_say_where_the_share_was_measured(paper: Raw) -> None:
     paper = {**paper, "cost": {**paper["cost"], "gpu": "H100"}}
     speed = cost.assumed_speed(from_plain(paper), "qwen2.5-7b-base", QWEN_7B, Texts((645,), 3072))
-    assert speed is not None
     assert "assumed to be the same on H100" in speed.measured
 
 

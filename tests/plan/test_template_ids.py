@@ -195,14 +195,12 @@ def test_only_plain_lora_is_read(change: dict[str, Any], message: str, tmp_path:
         Adapter.read(write(tmp_path / "adapter", PLAIN | change))
 
 
-def test_an_adapter_of_the_lowest_rank_is_read(tmp_path: Path) -> None:
-    assert Adapter.read(write(tmp_path / "adapter", PLAIN | {"r": 1})).rank == 1
-
-
 @pytest.mark.parametrize("start", [True, False, None, "gaussian", "orthogonal", "eva"])
 def test_how_an_adapter_was_begun_does_not_matter(start: object, tmp_path: Path) -> None:
-    """None of these changes the weights of the checkpoint."""
-    assert Adapter.read(write(tmp_path / "adapter", PLAIN | {"init_lora_weights": start})).rank == 8
+    """None of these changes the weights of the checkpoint; the lowest rank is read."""
+    for rank in (1, 8):
+        settings = PLAIN | {"init_lora_weights": start, "r": rank}
+        assert Adapter.read(write(tmp_path / "adapter", settings)).rank == rank
 
 
 def test_a_matrix_of_a_weight_that_is_not_there_does_not_fit(tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
 """What a figure shows: its lines, marks and words, whether it is legible, and how its colours are seen."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_rgb
@@ -29,19 +26,10 @@ def prefill_of(cell: figure_data.Cell) -> pl.DataFrame:
     return pl.DataFrame(rows, ["model", "policy", "prompt", "again"], orient="row")
 
 
-def artists(figure: Figure, kind: type[Artist]) -> Iterable[Artist]:
-    return figure.findobj(kind, include_self=False)
-
-
-def lines(axes: Axes, name: str) -> list[tuple[list[float], list[float]]]:
-    """Data of the lines that carry this name."""
-    named = [line for line in axes.get_lines() if line.get_gid() == name]
+def lines(axes: Axes, name: str = "") -> list[tuple[list[float], list[float]]]:
+    """Data of the lines that carry this name, or of every line."""
+    named = [line for line in axes.get_lines() if name in ("", line.get_gid())]
     return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in named]
-
-
-def drawn_lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
-    """Data of every line, named or not."""
-    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in axes.get_lines()]
 
 
 def marks(axes: Axes) -> list[tuple[float, float]]:
@@ -58,7 +46,7 @@ def words(figure: Figure) -> str:
 def texts(figure: Figure) -> list[Text]:
     return [
         text
-        for text in artists(figure, Text)
+        for text in figure.findobj(Text, include_self=False)
         if isinstance(text, Text) and text.get_visible() and text.get_text().strip()
     ]
 

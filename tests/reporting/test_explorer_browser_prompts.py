@@ -1,4 +1,4 @@
-"""Prompts on the page of the explorer, in a real browser."""
+"""Prompts on the page of the explorer, samples on that of comparisons, and what readers want: in a real browser."""
 
 import base64
 import json
@@ -8,23 +8,30 @@ from typing import Any
 
 import pytest
 
+from searchlens.comparison import page
 from searchlens.reporting.explorer_html import element
+from test_compare import BASE, RL, own
+from test_compare_page import compared
 from test_explorer_browser import (
     AXE,
     CELL,
     EVIL,
     HURT,
     SHOWN,
+    WIDTHS,
     Browser,
+    Tab,
+    address,
     browser,
     needs_browser,
     opened,
     page_file,
     results,
     served,
+    tab,
 )
 
-__all__ = ["browser", "page_file", "results", "served"]  # fixtures
+__all__ = ["address", "browser", "page_file", "results", "served", "tab"]  # fixtures
 pytestmark = needs_browser
 
 PIECES = ("<s>", "two", "\n", " plus\t", "", EVIL, "</s>")
@@ -173,3 +180,56 @@ def test_a_long_prompt_is_shown_as_far_as_its_first_difference(
         assert box.locator(".token").count() == more
     assert box.get_by_role("button").count() == 0
     tab.page.context.close()
+
+
+# ---- samples on the page of searchlens compare
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_samples_are_searched_and_read_at_every_width(browser: Browser, tmp_path: Path, scripts: bool) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(compared(own(tmp_path / "base", BASE), own(tmp_path / "rl", RL))), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=scripts)
+    shown, faults, asked = context.new_page(), [], []
+    shown.on("console", lambda said: faults.append(said.text))
+    shown.on("request", lambda request: asked.append(request.url))
+    shown.goto(path.as_uri())
+    for width in WIDTHS:
+        shown.set_viewport_size({"width": width, "height": 900})
+        assert shown.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    shown.locator("summary", has_text="q2").click()
+    assert shown.locator("details[open]").inner_text().count("Sample ") == 8
+    search = shown.get_by_label("Search questions and samples")
+    assert search.is_visible() == scripts
+    if scripts:
+        search.fill("COMPUTE 2 + 5")
+        assert shown.locator("summary:visible").all_inner_texts()[0].startswith("q2 RL alone solves it")
+        assert shown.get_by_role("status").inner_text() == "1 of 5 questions"
+    assert faults == [] and [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    context.close()
+
+
+# ---- what readers want of the pages of a study, and with how many clicks they have it
+
+
+TASKS = {
+    "who leads with one sample and with most": ([], r"With 1 sample neither leads surely: RL − Base is \+20\.8 \["),
+    "one greedy answer of each": ([], r"One greedy answer of Base solves 66\.7% .* of RL 66\.7%"),
+    "whether the samples are sound": ([], r"The samples are sound: 100% of Base's and 100% of RL's state an answer"),
+    "what one sample of RL is worth": ([], r"One sample of RL is worth 2\.6 \[1\.0 or less, 4\.0 or more\] of Base"),
+    "which policies of Base reach RL": (["sums"], r"top-p 0\.9, temperature 0\.7"),
+    "which exponents of a law are allowed": (["sums", "Budgets"], r"not rejected at 95% are exponents β from 0\.00 to"),
+    "which questions Base alone solves": (["1 question that Base solves", "q4"], r"RL solves nothing|none of RL's"),
+    "how many samples of a question are right": (["sums", "Questions", "q1"], r"2 of 4 samples right"),
+    "where the samples were drawn": (["Origins"], r"cpu"),
+    "a table with its numbers": (["Tables", "Support"], r"[Ee]xpanded"),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_readers_have_it_in_three_clicks(tab: Tab, task: str) -> None:
+    clicks, wanted = TASKS[task]
+    assert len(clicks) <= 3
+    for name in clicks:
+        tab.click(re.compile(f"^{re.escape(name)}"))
+    assert re.search(wanted, tab.text(), re.DOTALL)

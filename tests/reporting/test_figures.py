@@ -15,7 +15,7 @@ from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 
 import figure_data
-from drawn import LABELS, check_layout, drawn_lines, has_marks, legend_texts, lines, marks, prefill_of, texts, words
+from drawn import LABELS, check_layout, has_marks, legend_texts, lines, marks, prefill_of, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.analysis.claims import percent
@@ -153,7 +153,7 @@ def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
     figure, table = drawn("same_policy_lines", inputs)
     (axes,) = figure.axes
     for (_,), rows in table.group_by("policy"):
-        assert (rows["budget"].to_list(), (rows["rl_minus_base"] * 100).to_list()) in drawn_lines(axes)
+        assert (rows["budget"].to_list(), (rows["rl_minus_base"] * 100).to_list()) in lines(axes)
     assert table["policy"].n_unique() == 24
     others = table.filter(pl.col("budget") == 16, pl.col("policy") != figure_data.DEFAULT).sort("rl_minus_base")
     assert {others["policy"][0], others["policy"][-1], figure_data.DEFAULT} <= {text.get_text() for text in axes.texts}
@@ -226,14 +226,11 @@ def test_support_region_layers(inputs: PairContext) -> None:
 GAP = ("rl_minus_best", "rl_minus_best_lo", "rl_minus_best_hi")
 
 
-def moved_by(gap: float) -> dict[str, pl.Expr]:
-    return {name: pl.lit(value) for name, value in zip(GAP, (gap, gap - 0.05, gap + 0.05), strict=True)}
-
-
 @pytest.mark.parametrize("gap", [-0.4, -0.05, 0.0, 0.03, 0.38])
 def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: PairContext) -> None:
     """A gap's number crossed by an interval or another number cannot be read; it covers the zero line."""
-    moved = inputs.support.with_columns(**moved_by(gap))
+    gaps = zip(GAP, (gap, gap - 0.05, gap + 0.05), strict=True)
+    moved = inputs.support.with_columns(**{name: pl.lit(value) for name, value in gaps})
     figure, table = drawn("support_region", replace(inputs, support=moved))
     with style.styled():
         figure.draw_without_rendering()
@@ -369,7 +366,7 @@ def test_frontier_draws_every_point_at_what_it_took(searched: PairContext) -> No
     for axes, axis in zip(figure.axes, ("samples", "tokens", "flops"), strict=True):
         rows = table.filter(pl.col("axis") == axis, pl.col("layer") != "AR edge", model="Base")
         for _, points in rows.group_by("policy", maintain_order=True):
-            assert (points["x"].to_list(), (points["value"] * 100).to_list()) in drawn_lines(axes)
+            assert (points["x"].to_list(), (points["value"] * 100).to_list()) in lines(axes)
     figure, table = drawn("compute_frontier", searched, SEARCHED)
     assert len(figure.axes) == 2, "FLOPs are tokens in another unit where little is computed again"
     tokens = dict(table.filter(axis="tokens", model="Base", policy="mcts16_t1.0").select("budget", "x").iter_rows())

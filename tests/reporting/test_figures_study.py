@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 import figure_data
-import measures_data
-from drawn import LABELS, VISION, check_layout, drawn_lines, lines, seen, texts, words
+from drawn import LABELS, VISION, check_layout, lines, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.reporting.figures import palette, style
@@ -38,16 +37,15 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     first, second, missing, last = figure.axes
     for points in (cell.base, cell.rl):
         rows = points.filter(policy=figure_data.DEFAULT, metric="P", estimator="unbiased").sort("budget")
-        assert (rows["budget"].to_list(), (rows["value"] * 100).to_list()) in drawn_lines(first)
+        assert (rows["budget"].to_list(), (rows["value"] * 100).to_list()) in lines(first)
     assert len({axes.get_ylim() for axes in figure.axes}) == 1, "one scale"
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
-    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], measures_data.frames()), tmp_path)
-    known = [
-        name for name, figure in catalogue.declared("figure", stage="study").items() if "optional" not in figure.options
-    ]
-    drawn = itertools.product(known, catalogue.FIGURE_FORMATS)
+    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], figure_data.measures()), tmp_path)
+    known = catalogue.declared("figure", stage="study").items()
+    always = [name for name, figure in known if "optional" not in figure.options]
+    drawn = itertools.product(always, catalogue.FIGURE_FORMATS)
     assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
     assert all(path.stat().st_size for path in written)
 
@@ -68,7 +66,7 @@ def test_pass_curves_go_as_far_as_there_are_samples(cell: figure_data.Cell) -> N
     for (side, value), points in zip(ends.items(), (cell.base, cell.rl), strict=True):
         rows_of = points.filter(policy=figure_data.DEFAULT, metric="P", estimator="unbiased").sort("budget")
         curve = ([*rows_of["budget"], 64], pytest.approx([*(100 * rows_of["value"]), 100 * value]))
-        assert curve in drawn_lines(figure.axes[0])
+        assert curve in lines(figure.axes[0])
         assert numbers.filter(model=side)["budget"].to_list() == curve[0]
 
 
@@ -96,7 +94,7 @@ def test_pass_curves_stand_beside_wrong_key_where_it_solves_much(cell: figure_da
 @pytest.mark.long
 def test_measures_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
-    frames = measures_data.frames()
+    frames = figure_data.measures()
     labels = [replace(LABELS, benchmark=name, warning=warning) for name in ("Micro math", "Micro_AIME & more")]
     context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], frames)
     for name, gid in (("budget_equivalents", "N*"), ("exponent_sets", "p")):

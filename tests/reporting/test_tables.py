@@ -18,7 +18,6 @@ import pytest
 from polars import selectors
 
 import figure_data
-import measures_data
 from conftest import Make, Raw, write_checkpoint
 from run_stages import built, prefill
 from run_stages import costs as costs_of
@@ -32,6 +31,7 @@ from searchlens.reporting.tables.recovery import recovery_objects, recovery_summ
 from searchlens.reporting.tables.samples import udf_cost
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, minus, write
+from searchlens.store import schema
 from searchlens.store.columns import AGREEMENT
 from searchlens.store.provenance import Judge
 
@@ -92,7 +92,7 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
         agreement={("base", "math"): judged_twice(), ("rl", "math"): "no texts: read from recorded counts"},
         judges={("base", "math"): Judge("math", "math-9"), ("rl", "math"): Judge("math")},
         made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
-        measures=measures_data.frames(),
+        measures=figure_data.measures(),
     )
 
 
@@ -135,7 +135,7 @@ def test_tables_load_neither_figures_nor_boptr() -> None:
     assert not [name for name in loaded if name.startswith(packages)]
 
 
-@pytest.mark.parametrize("module", [fmt, regimes, identification])
+@pytest.mark.parametrize("module", [fmt, regimes, identification, schema])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     results = doctest.testmod(module)
     assert results.attempted and not results.failed

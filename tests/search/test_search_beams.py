@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers")
 from searchlens.engines.base import Completion, Request  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
-from searchlens.search.driver import Result, run  # noqa: E402
+from searchlens.search.driver import run  # noqa: E402
 from searchlens.search.evaluators import Verifier, evaluator  # noqa: E402
 from searchlens.search.policy import Policy, from_spec  # noqa: E402
 from searchlens_lab.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts  # noqa: E402
@@ -133,7 +133,6 @@ def test_token_beam_on_the_embedded_engine(tmp_path: Path) -> None:
     results = dict(run(controllers, TransformersEngine(tmp_path)))
     for prompt in PROMPTS:
         result = results[prompt]
-        assert isinstance(result, Result)
         assert texts(result.candidates) == generate(prompt, 4, 0.0, (20,), 10)[0]
 
 

@@ -207,10 +207,6 @@ def in_order(*changes: Change) -> Change:
     return lambda folder: [change(folder) for change in changes]
 
 
-def another_head(held: dict[str, Any]) -> None:
-    held[HEAD] = held[EMBEDDING].flip(0)
-
-
 def without_prefix(held: dict[str, Any]) -> None:
     for name in list(held):
         held[name.removeprefix("model.")] = held.pop(name)
@@ -231,7 +227,7 @@ def rotated(**rope: Any) -> Change:
 
 YARN = {"factor": 4.0, "original_max_position_embeddings": 32}
 RIGHT: dict[str, tuple[str, Change]] = {
-    "tied, with an own head": ("qwen2", tensors(another_head)),
+    "tied, with an own head": ("qwen2", tensors(lambda held: held.update({HEAD: held[EMBEDDING].flip(0)}))),
     "tied, and the head alone": ("qwen2", tensors(lambda held: held.update({HEAD: held.pop(EMBEDDING)}))),
     "in shards": ("llama", sharded),
     "in shards, without a prefix": ("qwen2", in_order(tensors(without_prefix), sharded)),

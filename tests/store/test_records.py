@@ -116,7 +116,6 @@ def test_a_manifest_vouches_for_the_shards_of_its_cell(tmp_path: Path) -> None:
     layout.manifest("c", "b", "pool-22222222").write_text("{")
     assert ranges.vouched(layout, "c", "b", name) == {"s00000-00004.parquet": {"a" * 64, "b" * 64}}
     found = ranges.listed(layout.manifest("c", "b", "pool-00000000"))
-    assert isinstance(found, ranges.Listed)
     assert (found.checkpoint, found.benchmark, found.ranges) == ("c", "b", {(name, 2, 4)})
 
 

@@ -327,13 +327,9 @@ def test_one_pair_is_drawn_under_one_law(study: Raw, make_grid: Make, tmp_path: 
         assert (set(prompter.stop_ids), prompter.masked) == ({IM_END, PAD}, ())
         sample(grid, f"toy-{side}")
         folders = [grid.folder(f"toy-{side}", "sums", g.id) for g in grid.jobs.generations(f"toy-{side}", "sums")]
-        texts = [tokens for folder in folders for tokens in tokens_of(folder)]
+        texts = [tokens for folder in folders for tokens in pl.read_parquet(folder / "*.parquet")["tokens"].to_list()]
         assert {tokens[-1] for tokens in texts if len(tokens) < 30} == {IM_END, PAD}
         assert not any({IM_END, PAD} & set(tokens[:-1]) for tokens in texts)
-
-
-def tokens_of(folder: Path) -> list[list[int]]:
-    return pl.read_parquet(folder / "*.parquet")["tokens"].to_list()
 
 
 # ---- prompts

@@ -28,30 +28,12 @@ class Interval(NamedTuple):
 
 
 def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> Interval:
-    """Wilson score interval of a proportion.
+    """Wilson score intervals of proportions: ``hits`` of ``n`` trials, which are broadcast together.
 
-    Parameters
-    ----------
-    hits : array_like of int
-        Successes, 0 <= hits <= n.
-    n : array_like of int
-        Trials; broadcasts against ``hits``.
-    confidence : float
-        Nominal coverage, in (0, 1).
+    Ends in [0, 1]; NaN if n = 0. At 0 hits the lower end is exactly 0, at n hits the upper end is exactly 1.
 
-    Returns
-    -------
-    Interval
-        Ends in [0, 1]. NaN if n = 0. At 0 hits the lower end is exactly 0, at n hits the upper end is exactly 1.
-
-    Notes
-    -----
     Trials must be independent: questions with one 0/1 estimate each, never several samples of one question. Coverage is
-    close to nominal also for small n and for proportions near 0 and 1.
-
-    References
-    ----------
-    Wilson (1927), J. Am. Stat. Assoc. 22, 209-212.
+    close to nominal also for small n and for proportions near 0 and 1. Wilson (1927), J. Am. Stat. Assoc. 22, 209-212.
     """
     # Takes most of a second of CPU time to import, and most users of this module need no Wilson interval.
     from statsmodels.stats.proportion import proportion_confint
@@ -66,25 +48,10 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
 
 
 def clopper_pearson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> Interval:
-    """Clopper-Pearson interval of a proportion: either end fails with probability (1 - confidence) / 2 at most.
+    """Clopper-Pearson intervals of proportions: either end fails with probability (1 - confidence) / 2 at most.
 
-    Parameters
-    ----------
-    hits : array_like
-        Successes, 0 <= hits <= n; an effective number need not be whole.
-    n : array_like
-        Independent trials.
-    confidence : float
-        Nominal coverage of both ends together.
-
-    Returns
-    -------
-    Interval
-        Ends in [0, 1].
-
-    References
-    ----------
-    Clopper and Pearson (1934), Biometrika 26, 404-413.
+    ``hits`` of ``n`` independent trials, 0 <= hits <= n; an effective number need not be whole. ``confidence`` is that
+    of both ends together. Ends in [0, 1]. Clopper and Pearson (1934), Biometrika 26, 404-413.
     """
     from statsmodels.stats.proportion import proportion_confint  # as in wilson
 
@@ -94,19 +61,9 @@ def clopper_pearson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0
 
 
 def unseen(questions: npt.ArrayLike, confidence: float = 0.95) -> Floats:
-    """What 0 events in N questions leave open: the upper end of the Wilson interval of 0 out of N.
+    """What 0 events in N questions, N > 0, leave open: the upper end of the Wilson interval of 0 out of N.
 
-    Parameters
-    ----------
-    questions : array_like
-        N, positive.
-    confidence : float
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    ndarray
-        Proportions. The end that ``wilson`` gives, without its import.
+    Proportions; the end that ``wilson`` gives, without its import.
     """
     z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
     return np.asarray(z2 / (np.asarray(questions, float) + z2))
@@ -121,28 +78,12 @@ def with_width(
 ) -> Interval:
     """Bootstrap intervals that contain their estimates and always have a width.
 
-    Parameters
-    ----------
-    value : array_like
-        Estimates.
-    ends : Interval
-        Bootstrap intervals of the same shape. NaN stays NaN.
-    questions : array_like
-        Number of questions behind each estimate, positive; broadcasts against ``value``.
-    confidence : float
-        Nominal coverage, in (0, 1).
-    limits : (float, float)
-        Smallest and largest possible value of the statistic, in its own unit: one question in N that is different
-        changes it by at most ``max(limits) / N``.
+    ``ends`` are of the shape of ``value``; NaN stays NaN. ``questions``, the positive number behind each estimate, is
+    broadcast. ``limits`` are the smallest and largest possible value of the statistic, in its own unit: one question in
+    N that is different changes it by at most ``max(limits) / N``. An interval without a width becomes the estimate give
+    or take ``max(limits) * unseen(questions)``, cut at the limits. Any other is kept, and moved up or down to its
+    estimate where it excludes it.
 
-    Returns
-    -------
-    Interval
-        An interval without a width becomes the estimate give or take ``max(limits) * unseen(questions)``, cut at the
-        limits. Any other is kept, and moved up or down to its estimate where it excludes it.
-
-    Notes
-    -----
     Draws only repeat what occurred in the sample. Where every question agrees, for example because both sides solve the
     same ones, all draws are equal, though another set of questions might have exceptions. What N questions without an
     exception say about these is the Wilson interval of 0 out of N.
@@ -162,15 +103,9 @@ _FLAT = 1e-7
 def without_rounding(ends: Interval, unit: npt.ArrayLike = 1.0) -> Interval:
     """The interval, with ends of 0 where they differ from 0 by rounding alone: who leads is read off their signs.
 
-    Parameters
-    ----------
-    ends : Interval
-        Quantiles of draws that were summed in single precision.
-    unit : array_like, shape of the ends or ()
-        Range of what was averaged over questions.
+    ``ends`` are quantiles of draws that were summed in single precision; ``unit``, of their shape or (), is the range
+    of what was averaged over questions.
 
-    Examples
-    --------
     >>> without_rounding(Interval(np.array([-0.015]), np.array([-5.6e-9]))).hi
     array([0.])
     """
@@ -182,8 +117,6 @@ def without_rounding(ends: Interval, unit: npt.ArrayLike = 1.0) -> Interval:
 class Resamples:
     """Bootstrap draws over questions, shared by all statistics on the same questions; made by ``Resamples.draw``.
 
-    Notes
-    -----
     Two statistics are paired only if their questions are in the same order.
     """
 
@@ -196,19 +129,7 @@ class Resamples:
     def draw(questions: int, draws: int, seed: int) -> Resamples:
         """The draws for a number of questions; equal arguments give the same object.
 
-        Parameters
-        ----------
-        questions : int
-            At least 1.
-        draws : int
-            At least 1.
-        seed : int
-            Non-negative.
-
-        Raises
-        ------
-        ValueError
-            There are no questions, or no draws.
+        ValueError if there are no questions, or no draws. The seed is not negative.
         """
         if questions < 1 or draws < 1:
             raise ValueError(f"need at least one question and one draw, not {questions} and {draws}")
@@ -226,19 +147,8 @@ class Resamples:
         return len(self.weights)
 
     def means(self, values: npt.ArrayLike) -> Floats:
-        """Mean over the questions of each draw.
+        """Mean over the questions of each draw, shape (columns, draws), of values of shape (questions, columns).
 
-        Parameters
-        ----------
-        values : array_like, shape (questions, columns)
-            One statistic per column.
-
-        Returns
-        -------
-        ndarray, shape (columns, draws)
-
-        Notes
-        -----
         Columns are centred first. So single precision in the product costs about 1e-7 of the spread, and a constant
         column gives its value exactly.
         """
@@ -248,27 +158,13 @@ class Resamples:
     def interval(self, values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
         """Percentile interval of the mean over questions, column by column.
 
-        Parameters
-        ----------
-        values : array_like, shape (questions, columns)
-            One statistic per column, in any unit. For a paired contrast, the difference of each question.
-        confidence : float
-            Nominal coverage, in (0, 1).
+        ``values`` have shape (questions, columns): one statistic per column, in any unit; for a paired contrast, the
+        difference of each question. Ends of shape (columns,) lie between the column's smallest and largest value. They
+        are NaN for a column that contains NaN, and with a single question, which has no spread; without width if all
+        questions are equal. Quantiles are interpolated linearly.
 
-        Returns
-        -------
-        Interval
-            Ends of shape (columns,), between the column's smallest and largest value. NaN for a column that contains
-            NaN, and with a single question, which has no spread. Without width if all questions are equal.
-
-        Notes
-        -----
-        Quantiles are interpolated linearly. The bootstrap does not allow for events that did not occur in the sample;
-        for counts near 0 or n prefer ``wilson``.
-
-        References
-        ----------
-        Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 13.
+        The bootstrap does not allow for events that did not occur in the sample; for counts near 0 or n prefer
+        ``wilson``. Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 13.
         """
         columns = np.asarray(values, float)
         if self.questions == 1:
@@ -289,24 +185,10 @@ class Resamples:
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
-    """Holm's adjusted p-values.
+    """Holm's adjusted p-values, of the same shape; NaN, which does not count among the hypotheses, for NaN.
 
-    Parameters
-    ----------
-    p_values : array_like
-        NaN does not count among the hypotheses.
-
-    Returns
-    -------
-    ndarray
-        Of the same shape; NaN for NaN.
-
-    References
-    ----------
     Holm (1979), Scand. J. Stat. 6, 65-70.
 
-    Examples
-    --------
     >>> holm([0.01, 0.04, float("nan")])
     array([0.02, 0.04,  nan])
     """
@@ -320,19 +202,10 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 
 
 def quantiles(draws: npt.NDArray[np.floating], confidence: float) -> Interval:
-    """Central interval of each row of draws, linearly interpolated.
+    """Central interval of each row of draws, linearly interpolated: the ends, shape (rows,), of ``confidence``.
 
-    Parameters
-    ----------
-    draws : ndarray, shape (rows, draws)
-        Without NaN, which would count as the largest draws. Sorted in place, along each row.
-    confidence : float
-        Share of the draws in the interval, in (0, 1).
-
-    Returns
-    -------
-    Interval
-        Ends of shape (rows,): the numbers of ``numpy.quantile``, which takes seven times as long in single precision.
+    Draws have shape (rows, draws), without NaN, which would count as the largest ones, and are sorted in place along
+    each row. The numbers are those of ``numpy.quantile``, which takes seven times as long in single precision.
     """
     draws.sort(axis=1)
     tail = (1 - confidence) / 2

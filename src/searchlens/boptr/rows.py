@@ -200,8 +200,7 @@ def no_selector(rule: Rule, at: At) -> Prediction:
 
 def same_budget(rule: Rule, at: At) -> Prediction:
     """A3: N = b, with the selector."""
-    draws = rule.view.draws
-    return rule.path(*at.cell, np.zeros(draws), np.ones(draws))
+    return rule.path(*at.cell, np.zeros(rule.view.draws), np.ones(rule.view.draws))
 
 
 def cell_fit(rule: Rule, at: At) -> Prediction:
@@ -293,13 +292,7 @@ ROWS = (
         copies="same benchmark",
     ),
     Row("V2-δ0", "paper's rule without δ (V2-δ0)", "rule", "cohort through μ", no_offset),
-    Row(
-        "V3",
-        "paper's rule, own δ (V3)",
-        "rule",
-        "own pair on the anchor benchmark; cohort through μ",
-        calibrated,
-    ),
+    Row("V3", "paper's rule, own δ (V3)", "rule", "own pair on the anchor benchmark; cohort through μ", calibrated),
     Row("A1", "V3 without the policy selector (A1)", "ablation", "as V3", no_selector),
     Row("A2", "V3 without the offset δ (A2)", "ablation", "cohort through μ", no_offset),
     Row("A3", "V3 without the budget rule (A3)", "ablation", "none for α", same_budget),

@@ -158,11 +158,6 @@ class Jobs:
         searches = self.config.benchmarks[benchmark].searches
         return list(self.config.pools[searches]) if searches else []
 
-    def is_searched(self, checkpoint: str) -> bool:
-        """Whether expanded policies are sampled on a checkpoint: the Base of a pair of the study with ``searches``."""
-        pairs = (self.config.pairs[name] for name in self.config.study.pairs)
-        return any(pair.base == checkpoint and pair.searches for pair in pairs)
-
     # ---- generations
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
@@ -174,7 +169,9 @@ class Jobs:
         if benchmark not in self.config.benchmarks or checkpoint not in self.config.checkpoints:
             return ()
         generations: dict[str, Generation] = {}
-        searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
+        pairs = (self.config.pairs[name] for name in self.config.study.pairs)
+        is_searched = any(pair.base == checkpoint and pair.searches for pair in pairs)
+        searches = self.search_policies(benchmark) if is_searched else []
         shared, template = self._shared_spec(checkpoint, benchmark), self.inputs.template(checkpoint, benchmark)
         for name in dict.fromkeys([*self.study.pool_policies(benchmark), *self.config.references, *searches]):
             policy = self._policies[name]

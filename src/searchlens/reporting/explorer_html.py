@@ -302,16 +302,14 @@ def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, fl
     return whole, len(explorer_files.parquet(first)) / max(1, first.height)
 
 
-def _not_fitting(groups: Sequence[Group]) -> list[str]:
+def _not_fitting(groups: Sequence[Group]) -> Iterator[str]:
     """Sentences on what the size leaves out: one for all groups of a kind."""
     by_kind: dict[str, list[Group]] = {}
     for group in groups:
         by_kind.setdefault(group.kind or group.title, []).append(group)
-    sentences = []
     for kind, each in by_kind.items():
         total = sum(group.size for group in each)
         size = f"{total / 1e6:.1f} MB" if total >= 1e5 else f"{total / 1e3:.0f} kB"
         names = ", ".join([group.title for group in each[:_NAMED]] + ["…"] * (len(each) > _NAMED))
         what = f"{kind} ({size})" if each[0].title == kind else f"{len(each)} {kind} ({size}): {names}"
-        sentences.append(f"For the bound on the size: {what}.")
-    return sentences
+        yield f"For the bound on the size: {what}."

@@ -43,18 +43,19 @@ def described(names: Iterable[str], configured: PolicyByName) -> list[dict[str, 
         policy, family = kinds.policy_of(name, configured), kinds.family(name, configured)
         controller = kinds.controller(name, configured)
         look = looks.get(name) or {"color": shades[name], "marker": palette.FAMILY_MARKERS[family]}
-        entry = {
-            "name": name,
-            "title": _title(name, policy),
-            "family": family,
-            "family_title": family,
-            "controller": None if controller == "autoregressive" else controller,
-            "parameters": _parameters(policy) if policy else {},
-            "colour": look["color"],
-            "marker": look["marker"],
-            "search": name in looks,
-        }
-        entries.append(entry)
+        entries.append(
+            {
+                "name": name,
+                "title": _title(name, policy),
+                "family": family,
+                "family_title": family,
+                "controller": None if controller == "autoregressive" else controller,
+                "parameters": _parameters(policy) if policy else {},
+                "colour": look["color"],
+                "marker": look["marker"],
+                "search": name in looks,
+            }
+        )
     return entries
 
 
@@ -149,7 +150,11 @@ class Index:
             "estimates": [*reversed(ESTIMATORS)],
             "tolerance": study.config.recovery.epsilon,
             "references": list(study.config.references),
-            "metrics": [_metric(name) for name in catalogue.declared("metric")],
+            "metrics": [
+                {"name": name, "title": each.options.get("title", name)}
+                | {key: bool(each.options.get(key)) for key in ("drawn", "hits", "compared")}
+                for name, each in catalogue.declared("metric").items()
+            ],
             "base_colour": palette.BASE_COLOUR,
             "rl_colour": palette.RL_COLOUR,
             "families": [
@@ -354,15 +359,6 @@ def solvers(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
     classes = study.classes(checkpoint, benchmark)
     counts = classes.group_by("question").agg(pl.col("correct").sum().alias("right"), pl.col("samples").sum())
     return counts.select("question", (pl.col("right") > 0).alias("solved"), "right", "samples").sort("question")
-
-
-def _metric(name: str) -> Record:
-    options = catalogue.declared("metric")[name].options
-    return {
-        "name": name,
-        "title": options.get("title", name),
-        **{name: bool(options.get(name)) for name in ("drawn", "hits", "compared")},
-    }
 
 
 def _notes(path: Path) -> list[str]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from searchlens.engines.base import Request, Sampling
+    from searchlens.engines.base import Request
     from searchlens.search.task import Evaluator, Search, Task, Trace
 
 _LEAST = 0.1  # nats, added to every rise of the entropy, so that every position may be cut
@@ -120,7 +120,8 @@ class PowerSampling(Controller):
         """
         schedule, exact = policy.component(Blocks), self.mode == "exact"
         length = -(-task.max_tokens // schedule.blocks)
-        can_reject = self.weights_fall(policy.local)
+        local = policy.local  # no token has a weight above 0, so that the log weight of a text only falls as it grows
+        can_reject = not local.has_penalties and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
         measures = evaluator.measures or self.cut == "entropy"
 
         def ask(start: Trace, limit: int, *key: str | int, floor: Floor | None = None) -> Request:
@@ -169,10 +170,6 @@ class PowerSampling(Controller):
         (score,) = yield from evaluator(task, [end], policy.local, ("score",))
         task.note("scored", nodes=[node], scores=[score], step=max(0, events - 1))
         return [end.candidate(score, moves.details(end))]
-
-    def weights_fall(self, local: Sampling) -> bool:
-        """Whether no token has a weight above 0, so that the log weight of a text only falls as it grows."""
-        return not local.has_penalties and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
 
     def _state(self, trace: Trace) -> _State:
         """A text with what its steps look at."""

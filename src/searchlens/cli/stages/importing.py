@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -143,14 +143,12 @@ def _require_distinct(grid: Grid, pools: Sequence[Pool], request: Request) -> No
             )
 
 
-def _told_apart(pools: Sequence[Pool]) -> list[str]:
+def _told_apart(pools: Sequence[Pool]) -> Iterator[str]:
     """What differs between streams, in words."""
-    shown = []
     for pool in pools:
         others = [each.stream.asked for each in pools if each is not pool]
         differing = {key: value for key, value in pool.stream.asked.items() if any(o.get(key) != value for o in others)}
-        shown.append(f"{pool.stream.model or 'no model'} {differing or ''}".strip())
-    return shown
+        yield f"{pool.stream.model or 'no model'} {differing or ''}".strip()
 
 
 def _target(request: Request) -> str:

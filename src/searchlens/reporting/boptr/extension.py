@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -94,22 +94,21 @@ def _budget_line(row: Row) -> fmt.Line:
     }
 
 
-def _without_crossing(crossing: pl.DataFrame, plan: CohortPlan) -> list[str]:
+def _without_crossing(crossing: pl.DataFrame, plan: CohortPlan) -> Iterator[str]:
     """The cells that have no row among the crossings, and why."""
     behind = crossing.filter(pl.col("crossing").is_null(), pl.col("reason").is_null())
     found = {
         "Base is behind RL at the largest budget": behind,
         "both solve equally many questions at every budget": crossing.filter(reason="no_difference"),
     }
-    notes = []
     for why, rows in found.items():
         names = [
             ", ".join(_cell(row, plan).values())
             + ("" if row["never"] is None else f" (in {percent(row['never'])}% of draws)")
             for row in rows.iter_rows(named=True)
         ]
-        notes += [f"No k*, since {why}: {'; '.join(names)}."] if names else []
-    return notes
+        if names:
+            yield f"No k*, since {why}: {'; '.join(names)}."
 
 
 # ---- figure

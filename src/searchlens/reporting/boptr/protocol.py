@@ -5,7 +5,7 @@ Also rows against rows, and against the mismatched null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 
@@ -306,9 +306,8 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
     return [differences, *_lower_than(rule, paper), *with_own]
 
 
-def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
+def _lower_than(rule: str, contrasts: Iterable[Row]) -> Iterator[str]:
     """A sentence for each row, oracles excepted, whose error is lower than the rule's."""
-    notes = []
     for contrast in contrasts:
         rule_first = contrast["first"] == rule
         other = contrast["second"] if rule_first else contrast["first"]
@@ -317,8 +316,7 @@ def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
             clear = contrast["verdict"] != "not distinguishable"
             finding = "has a lower error than" if clear else "has the lower point estimate, not distinguishable from"
             what = ", which does without the law," if other in BASELINES else ""
-            notes.append(f"{other}{what} {finding} {rule} over questions; {_over_models(contrast)}.")
-    return notes
+            yield f"{other}{what} {finding} {rule} over questions; {_over_models(contrast)}."
 
 
 def null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[fmt.Part]:

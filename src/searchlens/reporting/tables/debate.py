@@ -5,6 +5,7 @@ Nothing is estimated here: every number is one of the frames of measures.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -99,17 +100,15 @@ def _difference(row: Row, name: str) -> str:
     return percent(row[name], row[f"{name}_lo"], row[f"{name}_hi"], "+")
 
 
-def _limits(row: Row) -> list[str]:
+def _limits(row: Row) -> Iterator[str]:
     """What these data cannot say of a row, in words."""
-    found = []
     if (null := row["guess_null16"]) is not None and null >= claims.GUESSED:
-        found.append(f"pass@16: guessing alone solves {percent(null)}%")
+        yield f"pass@16: guessing alone solves {percent(null)}%"
     if row["n16_state"] in ("above", "level"):
-        found.append(f"N*(16): not within the {row['n16_pool']} samples of Base")
+        yield f"N*(16): not within the {row['n16_pool']} samples of Base"
     if row.get("expanded") and not row["expanded_significant"]:
-        found.append("expansion: no question is significant")
+        yield "expansion: no question is significant"
     if open_exponents := exponents.of_exponents(row):
-        found.append(f"β: {open_exponents}")
+        yield f"β: {open_exponents}"
     if claims.undecided(row["rerun_lo"], row["rerun_hi"]):
-        found.append("which side wins a second run")
-    return found
+        yield "which side wins a second run"

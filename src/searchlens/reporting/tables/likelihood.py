@@ -170,7 +170,7 @@ def said(rows: pl.DataFrame) -> str:
     if found.is_empty():
         return f"{where}: RL solves no question that {drawn} samples of Base do not."
     known = found.filter(pl.col("at_least") > 0)["at_least"]
-    first = f"{where}: {_questions(found.height)} that RL solves and {drawn} samples of Base do not. "
+    first = f"{where}: {counted(found.height, 'question')} that RL solves and {drawn} samples of Base do not. "
     if known.is_empty():
         return first + "No right text is known that Base can draw, so nothing is known but the upper limits."
     most, least = sorted((1 / known.min(), 1 / known.max()), reverse=True)  # type: ignore[operator,arg-type]
@@ -178,10 +178,6 @@ def said(rows: pl.DataFrame) -> str:
     return (
         f"{first}Base can solve {len(known)} of them: its mean number of samples until a right one is at most {needed}."
     )
-
-
-def _questions(count: int) -> str:
-    return "1 question" if count == 1 else f"{count} questions"
 
 
 # ---- handover
