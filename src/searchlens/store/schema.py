@@ -18,8 +18,8 @@ _TYPES: dict[str, pl.DataType] = {
 def schema(columns: str, before: Mapping[str, pl.DataType] | None = None) -> pl.Schema:
     """The schema of a frame, whose first columns may be those of another one; lists have an s behind their type.
 
-    >>> dict(schema("question,run:u32 tokens:i32s"))
-    {'question': UInt32, 'run': UInt32, 'tokens': List(Int32)}
+    >>> schema("question,run:u32 tokens:i32s")
+    Schema({'question': UInt32, 'run': UInt32, 'tokens': List(Int32)})
     """
     types = dict(before or {})
     for names, _, kind in (part.partition(":") for part in columns.split()):
