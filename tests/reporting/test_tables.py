@@ -31,7 +31,6 @@ from searchlens.reporting.tables.recovery import recovery_objects, recovery_summ
 from searchlens.reporting.tables.samples import udf_cost
 from searchlens.reporting.tables.study import Cell, StudyContext
 from searchlens.reporting.tables.table import DASH, LINKED, Part, Table, escape, latex, minus, write
-from searchlens.store import schema
 from searchlens.store.columns import AGREEMENT
 from searchlens.store.provenance import Judge
 
@@ -135,7 +134,7 @@ def test_tables_load_neither_figures_nor_boptr() -> None:
     assert not [name for name in loaded if name.startswith(packages)]
 
 
-@pytest.mark.parametrize("module", [fmt, regimes, identification, schema])
+@pytest.mark.parametrize("module", [fmt, regimes, identification])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     results = doctest.testmod(module)
     assert results.attempted and not results.failed

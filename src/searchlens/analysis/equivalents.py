@@ -19,10 +19,17 @@ from scipy import optimize, special, stats
 
 from searchlens.analysis.classes import Pool, effective, knots
 from searchlens.analysis.uncertainty import Floats, Resamples, unseen
-from searchlens.store.schema import schema
 
-EQUIVALENTS = schema(
-    "budget:u32 state:str n,lo,hi:f64 lo_open,hi_open:bool band_lo,band_hi:f64 pool:u32 slope,slope_lo,slope_hi:f64"
+EQUIVALENTS = pl.Schema(
+    {
+        "budget": pl.UInt32(),
+        "state": pl.String(),
+        **dict.fromkeys(("n", "lo", "hi"), pl.Float64()),
+        **dict.fromkeys(("lo_open", "hi_open"), pl.Boolean()),
+        **dict.fromkeys(("band_lo", "band_hi"), pl.Float64()),
+        "pool": pl.UInt32(),
+        **dict.fromkeys(("slope", "slope_lo", "slope_hi"), pl.Float64()),
+    }
 )
 
 
@@ -244,7 +251,15 @@ def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | No
     return {"slope": float(slopes[0]), "slope_lo": float(lo), "slope_hi": float(hi)}
 
 
-CROSSINGS = schema("exchange:f64 state:str crossing,lo,hi:f64 lo_open,hi_open:bool first,last:f64")
+CROSSINGS = pl.Schema(
+    {
+        "exchange": pl.Float64(),
+        "state": pl.String(),
+        **dict.fromkeys(("crossing", "lo", "hi"), pl.Float64()),
+        **dict.fromkeys(("lo_open", "hi_open"), pl.Boolean()),
+        **dict.fromkeys(("first", "last"), pl.Float64()),
+    }
+)
 """In samples of RL. ``exchange``: samples of Base that cost as much as one of RL. ``first`` to ``last``: where both
 pools can be read. ``state``: ``below`` if RL is nowhere above Base there, ``above`` if Base is nowhere above RL later;
 then ``crossing`` is null. An end of the interval that lies there is ``first`` or ``last``, and ``lo_open`` or

@@ -27,7 +27,6 @@ from scipy import special
 
 from searchlens.analysis.classes import Pool, effective, knots
 from searchlens.analysis.uncertainty import Floats
-from searchlens.store.schema import schema
 
 RIDGE = 1e-5
 """Added to the variance over questions of every moment, so that V stays invertible where every question is solved.
@@ -221,9 +220,16 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
     return grid.log2_alpha[chosen // len(grid.beta)], grid.beta[chosen % len(grid.beta)]
 
 
-EXPONENTS = schema(
-    "empty,hardly,testable:bool pool_min,pool_max:u32 untested,beta_lo,beta_hi,p,j:f64 moments:u32 best_policy:str"
-    " log2_alpha,beta,misfit,beta_l1,beta_l1_lo,beta_l1_hi,log2_alpha_l1:f64"
+EXPONENTS = pl.Schema(
+    {
+        **dict.fromkeys(("empty", "hardly", "testable"), pl.Boolean()),
+        **dict.fromkeys(("pool_min", "pool_max"), pl.UInt32()),
+        **dict.fromkeys(("untested", "beta_lo", "beta_hi", "p", "j"), pl.Float64()),
+        "moments": pl.UInt32(),
+        "best_policy": pl.String(),
+        **dict.fromkeys(("log2_alpha", "beta", "misfit"), pl.Float64()),
+        **dict.fromkeys(("beta_l1", "beta_l1_lo", "beta_l1_hi", "log2_alpha_l1"), pl.Float64()),
+    }
 )
 """``beta_lo`` to ``beta_hi``: hull of the betas in the set; null if there are none. ``untested``: share of the laws,
 that is of points of the grid under each policy, that are not tested; ``testable``: whether any is; ``empty``: some are
@@ -279,7 +285,15 @@ def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
     }
 
 
-JOINT = schema("left_out:str pairs:u32 joined:strs empty,testable:bool beta_lo,beta_hi:f64")
+JOINT = pl.Schema(
+    {
+        "left_out": pl.String(),
+        "pairs": pl.UInt32(),
+        "joined": pl.List(pl.String()),
+        **dict.fromkeys(("empty", "testable"), pl.Boolean()),
+        **dict.fromkeys(("beta_lo", "beta_hi"), pl.Float64()),
+    }
+)
 """``joined``: the ``pairs`` in number on which the set rests. ``testable``: whether any of them tests any beta."""
 
 

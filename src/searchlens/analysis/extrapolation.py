@@ -13,9 +13,17 @@ from searchlens.analysis.classes import Pool
 from searchlens.analysis.pool import Ints
 from searchlens.analysis.uncertainty import Floats
 from searchlens.seeds import resampler
-from searchlens.store.schema import schema
 
-EXTRAPOLATED = schema("side,model:str samples,k:u32 value,lo,hi:f64 trial_samples,trials,inside:u32 trial_error:f64")
+EXTRAPOLATED = pl.Schema(
+    {
+        "side": pl.String(),
+        "model": pl.String(),
+        **dict.fromkeys(("samples", "k"), pl.UInt32()),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float64()),
+        **dict.fromkeys(("trial_samples", "trials", "inside"), pl.UInt32()),
+        "trial_error": pl.Float64(),
+    }
+)
 MODELS = {"beta": False, "zero-inflated beta": True}
 """Distribution of the chance of a right answer over questions; whether a share of them has none."""
 REACH = 4

@@ -17,7 +17,6 @@ import polars as pl
 from searchlens.config.health import DEFAULTS, HealthOptions
 from searchlens.store.columns import HEALTH
 from searchlens.store.frames import read_frame
-from searchlens.store.schema import schema
 
 if TYPE_CHECKING:
     from searchlens.benchmarks import Question
@@ -352,16 +351,24 @@ RHAT = 1.1
 RISE = 3.0
 """Standard errors above 0 from which on log p counts as rising."""
 
-CHAINS = schema(
-    "checkpoint,benchmark,policy,question:str"
-    " proposed,accepted,changed,rejected_early,logp_half,logp_after,chain_mean,chain_variance,chain_states:f64"
+CHAINS = pl.Schema(
+    {
+        **dict.fromkeys(("checkpoint", "benchmark", "policy", "question"), pl.String()),
+        **dict.fromkeys(("proposed", "accepted", "changed", "rejected_early", "logp_half", "logp_after"), pl.Float64()),
+        **dict.fromkeys(("chain_mean", "chain_variance", "chain_states"), pl.Float64()),
+    }
 )
 """One chain: counts of its steps, and log p of its text as in the details of its sample (docs/search.md)."""
 
 DETAILS = tuple(name for name, kind in CHAINS.items() if kind == pl.Float64())
 
-MIXING = schema(
-    "checkpoint,benchmark,policy:str questions,chains:u32 accepted,changed,rise,rise_error,rhat:f64 verdict:str"
+MIXING = pl.Schema(
+    {
+        **dict.fromkeys(("checkpoint", "benchmark", "policy"), pl.String()),
+        **dict.fromkeys(("questions", "chains"), pl.UInt32()),
+        **dict.fromkeys(("accepted", "changed", "rise", "rise_error", "rhat"), pl.Float64()),
+        "verdict": pl.String(),
+    }
 )
 
 

@@ -10,14 +10,22 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.analysis.uncertainty import Floats, Resamples
-from searchlens.store.schema import schema
 
 SIDES = ("base", "rl")
 BOTH = "both"
 QUANTILES = (0.1, 0.5, 0.9)
 _TINY = 1e-9  # a within-question sum of squares below this share of the number of texts is rounding
 
-SUMMARY = schema("texts,measure:str value,lo,hi:f64 count:u32")
+SUMMARY = pl.Schema(
+    {
+        "texts": pl.String(),
+        "measure": pl.String(),
+        "value": pl.Float64(),
+        "lo": pl.Float64(),
+        "hi": pl.Float64(),
+        "count": pl.UInt32(),
+    }
+)
 """One row per measure of the texts of ``base``, ``rl`` or ``both``; ``count``: how many texts. Null: not defined."""
 
 
@@ -90,7 +98,14 @@ def summary(frame: pl.DataFrame, confidence: float = 0.95, draws: int = 2000, se
     return pl.DataFrame(rows, SUMMARY)
 
 
-POSITIONS = schema("texts:str tenth:u32 moved,moved_lo,moved_hi,first,first_lo,first_hi:f64 tokens:u32")
+POSITIONS = pl.Schema(
+    {
+        "texts": pl.String(),
+        "tenth": pl.UInt32(),
+        **{f"{name}{end}": pl.Float64() for name in ("moved", "first") for end in ("", "_lo", "_hi")},
+        "tokens": pl.UInt32(),
+    }
+)
 """One row per tenth of the texts of a side, and one for whole texts (``tenth`` 0). ``moved``: share of tokens whose
 probability is at least twice as high or low under the other side; ``first``: share that are its most likely token."""
 _MOVED = float(np.log(2))

@@ -21,17 +21,29 @@ from scipy import special, stats
 from searchlens.analysis.classes import Pool
 from searchlens.analysis.pool import Bools, missed
 from searchlens.analysis.uncertainty import Floats, Interval, Resamples, holm, quantiles, with_width, without_rounding
-from searchlens.store.schema import schema
 
 BASE, RL, DIFFERENCE = "Base", "RL", "RL - Base"
 PASS, GUESS_NULL, WRONG_KEY, WITHOUT_WRONG_KEY = "pass@k", "guess null", "wrong_key", "wrong_key-corrected pass@k"
 """The measure that is of the questions alone, the same for both sides; pass@k against the golds of other questions."""
 
-MEASURES = schema("measure:str k:u32 tau:f64 side:str value,lo,hi:f64")
+MEASURES = pl.Schema(
+    {
+        "measure": pl.String(),
+        "k": pl.UInt32(),
+        "tau": pl.Float64(),
+        "side": pl.String(),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float64()),
+    }
+)
 """``k`` and ``tau`` are null for a measure that has none."""
-VARIANCE = schema(
-    "side:str questions,samples,batches:u32 questions_part,questions_part_lo,questions_part_hi:f64"
-    " decoding,decoding_lo,decoding_hi,seeds,total:f64"
+VARIANCE = pl.Schema(
+    {
+        "side": pl.String(),
+        **dict.fromkeys(("questions", "samples", "batches"), pl.UInt32()),
+        **{f"{part}{end}": pl.Float64() for part in ("questions_part", "decoding") for end in ("", "_lo", "_hi")},
+        "seeds": pl.Float64(),
+        "total": pl.Float64(),
+    }
 )
 """Variances of pass@1, a proportion. ``seeds`` is null without batches."""
 
@@ -327,7 +339,14 @@ SUPPORT = pl.Schema(
         **dict.fromkeys(("shrunk_null", "expanded_null", "significant_null"), pl.Float64()),
     }
 )
-CHANGES = schema("question:u32 change:str base,rl:u32 p,p_holm:f64")
+CHANGES = pl.Schema(
+    {
+        "question": pl.UInt32(),
+        "change": pl.String(),
+        **dict.fromkeys(("base", "rl"), pl.UInt32()),
+        **dict.fromkeys(("p", "p_holm"), pl.Float64()),
+    }
+)
 
 
 def epsilon(samples: int) -> float:

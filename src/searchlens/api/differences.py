@@ -16,7 +16,6 @@ from searchlens.analysis.uncertainty import Floats, Interval, Resamples, with_wi
 from searchlens.api.study import Study
 from searchlens.config.model import plain
 from searchlens.errors import InputError
-from searchlens.store.schema import schema
 
 Record = dict[str, Any]
 Cell = tuple[str, str]
@@ -161,7 +160,15 @@ def _policies(study: Study, cell: Cell) -> list[str]:
 
 # ---- operating points
 
-POINTS = schema("checkpoint,benchmark,policy:str budget:u32 metric,estimator:str a,b,difference,lo,hi:f64 interval:str")
+POINTS = pl.Schema(
+    {
+        **dict.fromkeys(("checkpoint", "benchmark", "policy"), pl.String()),
+        "budget": pl.UInt32(),
+        **dict.fromkeys(("metric", "estimator"), pl.String()),
+        **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
+        "interval": pl.String(),
+    }
+)
 
 
 def _points(
@@ -276,7 +283,13 @@ def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int
     return joined.filter(pl.col("inside_a") != pl.col("inside_b")).select(order), joined.height
 
 
-MEASURES = schema("frame,pair,benchmark,what:str a,b,difference,lo,hi:f64 interval:str")
+MEASURES = pl.Schema(
+    {
+        **dict.fromkeys(("frame", "pair", "benchmark", "what"), pl.String()),
+        **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
+        "interval": pl.String(),
+    }
+)
 _NAMED: Mapping[str, tuple[str, ...]] = {
     "measures": ("measure", "k", "tau", "side"),
     "equivalents": ("policy", "budget"),

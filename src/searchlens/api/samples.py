@@ -18,11 +18,25 @@ from searchlens.store.frames import IMPORT_AGAIN, read_frame
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import Judge
 from searchlens.store.ranges import Shard, shards_of
-from searchlens.store.schema import schema
 
-SAMPLES = schema(
-    "policy:str question:u32 id:str sample,run:u32 text:str correct:bool answer:str answer_class:i32 extraction:str"
-    " unknown:bool tokens:u32 logprob:f64 score:f32 finish:str"
+SAMPLES = pl.Schema(
+    {
+        "policy": pl.String(),
+        "question": pl.UInt32(),
+        "id": pl.String(),
+        "sample": pl.UInt32(),
+        "run": pl.UInt32(),
+        "text": pl.String(),
+        "correct": pl.Boolean(),
+        "answer": pl.String(),
+        "answer_class": pl.Int32(),
+        "extraction": pl.String(),
+        "unknown": pl.Boolean(),
+        "tokens": pl.UInt32(),
+        "logprob": pl.Float64(),
+        "score": pl.Float32(),
+        "finish": pl.String(),
+    }
 )
 """``question`` is the position in the benchmark, ``id`` its id. ``answer`` is what the grader finds in the text, null
 if there is none; ``answer_class`` and ``unknown`` are ``answer`` and ``unknown`` of the scores. ``tokens`` counts them;

@@ -25,7 +25,6 @@ from searchlens.grading import GradedPair, processes
 from searchlens.grading.score import RECORDED as RECORDED_BY
 from searchlens.grading.score import Rules, found_answers, is_recorded, named, positions, score_recorded, scorer_of
 from searchlens.grading.verdicts import VerdictStore
-from searchlens.store.schema import schema
 
 MATH = "math"
 
@@ -184,10 +183,24 @@ _HELD = 4000
 _TAIL = 300
 """Characters of the end of a text that are kept, where an answer usually stands."""
 
-AGREEING = schema("side,grader:str compared,agree,ours_alone,theirs_alone:u32 share,lo,hi:f64")
+AGREEING = pl.Schema(
+    {
+        "side": pl.String(),
+        "grader": pl.String(),
+        **dict.fromkeys(("compared", "agree", "ours_alone", "theirs_alone"), pl.UInt32()),
+        **dict.fromkeys(("share", "lo", "hi"), pl.Float64()),
+    }
+)
 """``compared`` samples, on how many both graders ``agree`` that they are right or not, and how many only ours or only
 the other one takes for right. ``share`` agrees, with an interval over questions."""
-EXAMPLE = schema("side,grader,question:str sample:u32 ours,theirs:bool gold,end:str")
+EXAMPLE = pl.Schema(
+    {
+        **dict.fromkeys(("side", "grader", "question"), pl.String()),
+        "sample": pl.UInt32(),
+        **dict.fromkeys(("ours", "theirs"), pl.Boolean()),
+        **dict.fromkeys(("gold", "end"), pl.String()),
+    }
+)
 """A sample that is judged differently; ``end``, of the text, is null of recorded verdicts."""
 
 

@@ -28,7 +28,6 @@ from searchlens.errors import InputError
 from searchlens.search.policy import from_spec
 from searchlens.store import frames
 from searchlens.store.files import move, temporary_folder
-from searchlens.store.schema import schema
 
 Record = dict[str, Any]
 ROWS = 50_000
@@ -401,9 +400,21 @@ def _row(number: int, rows: list[tuple[Record, Record]], options: Record) -> Rec
 
 # ---- rows of our own
 
-_SCHEMA = schema(
-    "question:str sample:i64 text:str tokens:i64 logprob:f64 finish,gold,prompt,policy,model:str correct:bool"
-    " answer:str"
+_SCHEMA = pl.Schema(
+    {
+        "question": pl.String(),
+        "sample": pl.Int64(),
+        "text": pl.String(),
+        "tokens": pl.Int64(),
+        "logprob": pl.Float64(),
+        "finish": pl.String(),
+        "gold": pl.String(),
+        "prompt": pl.String(),
+        "policy": pl.String(),
+        "model": pl.String(),
+        "correct": pl.Boolean(),
+        "answer": pl.String(),
+    }
 )
 """``logprob`` is the mean over tokens, as in docs/import.md."""
 
@@ -421,8 +432,8 @@ def write_jsonl(pool: Pool, out: Path) -> Iterator[Path]:
 @exporter("parquet", lost="token ids and log-probabilities of each token; which samples a search returned together")
 def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
     """Parquet."""
-    path, columns = pool.folder(out) / "samples.parquet", _SCHEMA.to_frame().to_arrow().schema
-    with pq.ParquetWriter(path, columns, compression="zstd") as writer:
+    path, schema = pool.folder(out) / "samples.parquet", _SCHEMA.to_frame().to_arrow().schema
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for frame in _frames(pool):
             writer.write_table(frame.to_arrow())
     yield path

@@ -26,15 +26,25 @@ from searchlens.errors import InputError
 from searchlens.formats.readers.logged import LoggedSample, Stream, Verdict
 from searchlens.search.policy import Policy, parse
 from searchlens.store.files import digest
-from searchlens.store.schema import schema
 from searchlens.store.shards import SAMPLES
 
 MEMORY = 96 * 2**20
 """Bytes of texts that are held before a run is written, and about those of a piece that is read."""
 
-ROW = schema(
-    "number,sample:u32 text:str tokens:i32s logprobs:f32s n_tokens:u32 mean_logprob:f32"
-    " finish,details,verdicts,place:str"
+ROW = pl.Schema(
+    {
+        "number": pl.UInt32(),
+        "sample": pl.UInt32(),
+        "text": pl.String(),
+        "tokens": pl.List(pl.Int32()),
+        "logprobs": pl.List(pl.Float32()),
+        "n_tokens": pl.UInt32(),
+        "mean_logprob": pl.Float32(),
+        "finish": pl.String(),
+        "details": pl.String(),
+        "verdicts": pl.String(),
+        "place": pl.String(),
+    }
 )
 """One sample. ``number`` numbers the questions in the order of their first samples; ``verdicts`` and
 ``details`` are JSON or null."""
@@ -266,7 +276,15 @@ def proposed(asked: Mapping[str, Any], name: str = "") -> Proposal:
     return Proposal(policy.name, tuple(key for key in _DECIDING if key not in given))
 
 
-RECORDED = schema("question:str sample:u32 scorer:str value:f64 answer:str")
+RECORDED = pl.Schema(
+    {
+        "question": pl.String(),
+        "sample": pl.UInt32(),
+        "scorer": pl.String(),
+        "value": pl.Float64(),
+        "answer": pl.String(),
+    }
+)
 """What the scorers of a harness said of each sample: a value in [0, 1] or null, and the answer that they took."""
 
 _VERDICTS = pl.List(pl.Struct({"scorer": pl.String(), "value": pl.Float64(), "answer": pl.String()}))

@@ -21,7 +21,6 @@ from searchlens.grading import GradedPair, Grader
 from searchlens.seeds import resampler
 from searchlens.store import files
 from searchlens.store.frames import read_unvouched
-from searchlens.store.schema import schema
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,16 @@ LONGEST = 512
 """Longer strings (whole texts, checks), in bytes, are stored as ``sha256:`` and their hash."""
 _HASHED = "sha256:"
 
-VERDICTS = schema("benchmark,version,gold,answer:str correct:bool form:str")
+VERDICTS = pl.Schema(
+    {
+        "benchmark": pl.String(),
+        "version": pl.String(),
+        "gold": pl.String(),
+        "answer": pl.String(),
+        "correct": pl.Boolean(),
+        "form": pl.String(),
+    }
+)
 """One row per pair and grader version; ``searchlens.grading.Verdict`` describes the last two columns."""
 
 

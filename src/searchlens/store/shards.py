@@ -26,7 +26,6 @@ from searchlens.store.files import file_sha256
 from searchlens.store.frames import DAMAGED, IMPORT_AGAIN, read_unvouched
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, shard_at, shards_of, uncovered
-from searchlens.store.schema import schema
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +35,23 @@ PAGE = 65_536
 """Bytes of a page before compression. A reader of one question fetches the pages that hold its rows, a tenth of what it
 would fetch in pages of 1 MB; files are 3% larger."""
 
-SAMPLES = schema(
-    "question:str sample,run:u32 text:str tokens:i32s logprobs,sampling_logprobs:f32s n_tokens:u32"
-    " mean_logprob,score:f32 finish:str generated,requests:u32 details:str"
+SAMPLES = pl.Schema(
+    {
+        "question": pl.String(),
+        "sample": pl.UInt32(),
+        "run": pl.UInt32(),
+        "text": pl.String(),
+        "tokens": pl.List(pl.Int32()),
+        "logprobs": pl.List(pl.Float32()),
+        "sampling_logprobs": pl.List(pl.Float32()),
+        "n_tokens": pl.UInt32(),
+        "mean_logprob": pl.Float32(),
+        "score": pl.Float32(),
+        "finish": pl.String(),
+        "generated": pl.UInt32(),
+        "requests": pl.UInt32(),
+        "details": pl.String(),
+    }
 )
 """One row per sample. ``tokens`` and the log-probabilities are null for imported samples without them.
 
