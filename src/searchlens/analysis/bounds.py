@@ -134,7 +134,11 @@ def bounds(texts: pl.DataFrame, counts: pl.DataFrame, precision: Precision, conf
 
 def _masses(texts: pl.DataFrame, place: Ints, questions: int, spread: float) -> _Mass:
     """Sums of Base's probabilities over distinct texts, rounded down."""
-    kept = texts.with_columns(place=place).filter("whole_base").unique(["place", "text"], keep="first", maintain_order=True)
+    kept = (
+        texts.with_columns(place=place)
+        .filter("whole_base")
+        .unique(["place", "text"], keep="first", maintain_order=True)
+    )
     p = np.exp(kept["logp_base"].to_numpy() - spread)
     right, wrong_key = (kept[name].fill_null(value=False).to_numpy() for name in ("right", "wrong_key"))
     wrong = kept["right"].not_().fill_null(value=False).to_numpy()
