@@ -63,10 +63,10 @@ _BOPTR_MADE = ("errors", "means", "contrasts", "nulls", "v4", "v4_null", "v4_sum
 
 STAGES = {
     "table": ("study", "boptr", "likelihood"),
-    "figure": ("pair", "study", "boptr"),
+    "figure": ("pair", "study", "boptr", "likelihood"),
 }
 """The stages that build tables and figures, beside those of add-ons: ``pair`` is one pair on one benchmark,
-``likelihood`` the tables of a study that scores texts under both sides."""
+``likelihood`` those of a study that scores texts under both sides."""
 
 TABLE_FORMATS = ("csv", "md", "tex", "html")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")

@@ -13,7 +13,7 @@ import figure_data
 from drawn import LABELS, VISION, check_layout, lines, seen, texts, words
 from figure_data import draw, write
 from searchlens import catalogue
-from searchlens.reporting.figures import palette, style
+from searchlens.reporting.figures import palette
 from searchlens.reporting.figures.context import Curves, Source, StudyContext
 from searchlens.reporting.figures.palette import controller_colours
 from searchlens.search import kinds
@@ -43,9 +43,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
     written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], figure_data.measures()), tmp_path)
-    known = catalogue.declared("figure", stage="study").items()
-    always = [name for name, figure in known if "optional" not in figure.options]
-    drawn = itertools.product(always, catalogue.FIGURE_FORMATS)
+    drawn = itertools.product(catalogue.declared("figure", stage="study"), catalogue.FIGURE_FORMATS)
     assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
     assert all(path.stat().st_size for path in written)
 
@@ -175,7 +173,7 @@ HANDED = {"rl_right": (0.5, 0.7), "base_right": (0.4, 0.7), "rl_wrong": (0.1, 0.
 
 
 def test_handover(cell: figure_data.Cell) -> None:
-    """A line per kind of beginning, of questions with every kind, and a level for Base alone; without rows, nothing."""
+    """A line per kind of beginning, of questions with every kind, and a level for Base alone."""
     place = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "lo": 0.0, "hi": 1.0, "questions": 13, "texts": 20}
     alone = {**place, "among": "common", "kind": "alone", "unit": None, "at": None, "value": 0.125}
     cuts = [("fraction", 0.125), ("fraction", 0.5), ("tokens", 8.0)]
@@ -207,4 +205,3 @@ def test_handover(cell: figure_data.Cell) -> None:
     assert title.startswith(
         "After 12.5% of RL's right texts Base ends right in 50% of samples, after its own in 40%, alone in 12%"
     )
-    assert style.draw(catalogue.declared("figure")["handover"], StudyContext(curves))[0] is None

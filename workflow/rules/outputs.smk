@@ -43,6 +43,12 @@ def left_out():
         OUT.figure(*cell, "any", "svg").parent for cell in GRID.study.pair_cells if cell not in GRID.study.drawn_cells
     )
     yield from (OUT.agreement(*cell) for cell in set(GRID.study.cells) - set(GRID.study.agreement_cells))
+    if not needs.overview(GRID).handover:
+        yield from (
+            OUT.study_figure(name, suffix)
+            for name in declared("figure", stage="likelihood")
+            for suffix in FIGURE_FORMATS
+        )
     if GRID.study.without_boptr:
         yield from (OUT.boptr, OUT.boptr_figure("any", "svg").parent)
 

@@ -13,6 +13,7 @@ rule overview:
         [OUT.likelihood_frame(*cell, "handover") for cell in needs.overview(GRID).handover],
     output:
         list(figures("study", OUT.study_figure, category="1 Study")),
+        list(figures("likelihood", OUT.study_figure, category="1 Study")) if needs.overview(GRID).handover else [],
     log:
         layout.log("overview"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

@@ -76,9 +76,10 @@ class Report:
         study, layout = self.study, self.study.layout
         stages = ["study", "likelihood", *(table for stage in addons.stages().values() for table in stage.tables)]
         tables = (table for stage in stages for table in self._tables(stage))
+        figures = (figure for stage in ("study", "likelihood") for figure in self._figures(stage, layout.study_figure))
         boptr = [*self._figures("boptr", layout.boptr_figure, "boptr-"), *self._tables("boptr")]
         sections = [
-            Section("1 Study", "study", "#/", [*self._figures("study", layout.study_figure), *tables]),
+            Section("1 Study", "study", "#/", [*figures, *tables]),
             *(self._pair(pair) for pair in dict.fromkeys(pair for pair, *_ in study.sides)),
             Section("3 BOPTR", "boptr", "#/boptr", boptr),
         ]

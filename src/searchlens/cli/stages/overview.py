@@ -27,10 +27,13 @@ def overview(study: needs.Figures, layout: Layout, output: Path) -> None:
         name: read_frame(layout.measures_frame(name), "measures").with_columns(pl.col("benchmark").replace(titles))
         for name in MEASURE_FRAMES
     }
+    context = StudyContext(drawn, measures)
+    style.write(loaded("figure", stage="study"), context, output, layout.failures("overview", "figures.json"))
     if study.handover:
         measures["handover"] = pl.concat(
             named(read_frame(layout.likelihood_frame(*cell, "handover"), "likelihood"), pair=cell[0], benchmark=cell[1])
             for cell in study.handover
         ).with_columns(pl.col("benchmark").replace(titles))
-    record = layout.failures("overview", "figures.json")
-    style.write(loaded("figure", stage="study"), StudyContext(drawn, measures), output, record)
+        style.write(
+            loaded("figure", stage="likelihood"), context, output, layout.failures("overview", "likelihood.json")
+        )

@@ -20,13 +20,12 @@ LOOKS = {
 """Kind of beginning to its name, colour, marker and line."""
 
 
-@catalogue.figure("handover", stage="study", optional=True)
+@catalogue.figure("handover", stage="likelihood")
 def handover(context: StudyContext) -> pl.DataFrame:
     """One row per cell, kind of beginning and share of the text, of questions with a text of every kind."""
-    rows = context.measures.get("handover")
-    if rows is None:
-        return pl.DataFrame()
-    among = pick(rows, among="common").filter(pl.col("unit").eq_missing("fraction") | (pl.col("kind") == "alone"))
+    among = pick(context.measures["handover"], among="common").filter(
+        pl.col("unit").eq_missing("fraction") | (pl.col("kind") == "alone")
+    )
     return among.select("pair", "benchmark", "kind", "at", "value", "lo", "hi", "questions", "texts")
 
 

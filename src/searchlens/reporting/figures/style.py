@@ -333,12 +333,10 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame
     stage = figure.options["stage"]
     if stage == "pair" and context.labels.warning:
         return in_words(context.labels, f"not interpretable. {context.labels.warning}"), numbers
-    optional = figure.options.get("optional")
     if stage != "boptr" and numbers.is_empty():
-        words = "these samples have no such estimates of both models"
-        return None if optional else in_words(context.labels, words), numbers
+        return in_words(context.labels, "these samples have no such estimates of both models"), numbers
     drawn = draw(numbers, context)
-    if drawn is None and not optional:
+    if drawn is None and not figure.options.get("optional"):
         hint = "return a figure, or declare it with optional=True"
         raise InputError(f"figure {figure.name!r}: draw in {figure.path} returned nothing", hint)
     return drawn, numbers
