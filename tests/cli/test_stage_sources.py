@@ -211,7 +211,6 @@ def test_whatever_a_stage_loads_when_it_runs_lies_in_what_was_derived(study: dic
         assert loaded <= closure(stage), stage
 
 
-@pytest.mark.long
 def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
     design = small_design()
     simulate(design, 1, tmp_path / "landscapes")
