@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 PACKAGE = Path(__file__).parents[1] / "src/searchlens"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -239,3 +241,13 @@ def test_what_changed_decides_which_suites_run(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(subprocess, "run", lambda *_, listed=listed, **__: listed)
         assert changed("known", suite, "profiles") == status, name
         assert changed("known", str(Path(name).parent)) == 0
+
+
+def test_public_checks_run_targets_that_exist() -> None:
+    """Each `make` of the workflow on GitHub is one of the Makefile, and every one of its actions has a hash."""
+    jobs = yaml.safe_load((PACKAGE.parents[1] / ".github/workflows/tests.yaml").read_text())["jobs"]
+    text = json.dumps(jobs)
+    asked = {name for words in re.findall(r"\bmake ([a-z][a-z -]*)", text) for name in words.split()}
+    targets = set(re.findall(r"^([a-z-]+):", (PACKAGE.parents[1] / "Makefile").read_text(), re.MULTILINE))
+    assert asked and asked <= targets
+    assert all(re.search(r"@[0-9a-f]{40}$", action) for action in re.findall(r'"uses": "([^"]+)"', text))
