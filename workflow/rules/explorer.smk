@@ -12,6 +12,7 @@ rule explorer:
         [landscape_content(*cell) for cell in GRID.study.cells],
         [OUT.scores(*cell) for cell in GRID.study.cells if cell not in GRID.study.recorded_counts],
         [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
+        [OUT.likelihood_frame(*cell, frame) for cell in GRID.jobs.likelihood_cells for frame in ("texts", "bounds")],
         [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
         [path for path in rules.tables.output if path.endswith((".csv", ".md"))],
         [] if GRID.study.without_boptr else [OUT.boptr_frame(frame) for frame in boptr_frames()],
