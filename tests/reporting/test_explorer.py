@@ -356,14 +356,13 @@ def test_the_page_has_what_both_sides_say_of_the_tokens_of_its_excerpt(
     other = pl.when(pl.col("question") == 5).then(pl.lit([9], pl.List(pl.Int32))).otherwise("token_ids")
     texts.with_columns(token_ids=other).write_parquet(path)
     parts = (explorer_files.Extent(2, 1, tokens=True), explorer_files.Extent(None, 1))
-    for extents, shown in ((explorer_html.EXCERPTS[0], range(5)), (parts, (3, 4))):
+    for extents, telling, shown, samples in ((explorer_html.EXCERPTS[0], 20, range(5), 2), (parts, 2, (3, 4), 1)):
         monkeypatch.setattr(explorer_html, "EXCERPTS", [extents])
-        monkeypatch.setattr(explorer_html, "TELLING", 2 if extents == parts else 20)
+        monkeypatch.setattr(explorer_html, "TELLING", telling)
         files = contents(explorer_page(study, template=template))
         (cell,) = index_of(files)["cells"]
         found = frame(files[cell["files"]["scored"]])
-        samples = range(len(extents) == 1 and 2 or 1)
-        keys = [(q, s, side) for side in ("base", "rl") for q in shown for s in samples]
+        keys = [(q, s, side) for side in ("base", "rl") for q in shown for s in range(samples)]
         assert found.columns == list(explorer_files.SCORED)
         assert found.select("question", "sample", "side").rows() == keys
         assert found.equals(texts.select(found.columns).join(found, on=["question", "sample", "side"], how="semi"))

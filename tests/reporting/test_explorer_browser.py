@@ -44,7 +44,8 @@ WEB = Path(__file__).parents[2] / "web/src"
 TOKENIZER = Path(__file__).parents[2] / "resources/zoo/micro-1m-base/tokenizer.json"
 PAGES = (
     "#/", CELL, f"{CELL}/recovery", f"{CELL}/equivalents", f"{CELL}/q", f"{CELL}/q/q3", f"{CELL}/q/q0?t=1",
-    f"{CELL}/q/q3?p=1", f"{CELL}/q/q1?t=2", "#/boptr", "#/tables", "#/t/intervals", "#/o", f"#/s/toy-base/sums/{DEFAULT}/q0/0",
+    f"{CELL}/q/q3?p=1", f"{CELL}/q/q1?t=2", "#/boptr", "#/tables", "#/t/intervals", "#/o",
+    f"#/s/toy-base/sums/{DEFAULT}/q0/0",
 )  # fmt: skip
 WIDTHS = (375, 768, 1280, 1920)
 

@@ -1,6 +1,6 @@
 """The explorer: the study as one page that opens in a browser, down to single samples.
 
-REQUIRED INPUTS: everything that the page shows: landscapes, recovery, measures, BOPTR, tables, scores; samples by their manifests.
+REQUIRED INPUTS: everything that the page shows: landscapes, recovery, measures, cross-likelihoods, BOPTR, tables, scores; samples by their manifests.
 OUTPUTS: results/explorer.html; results/headline.html, the sentences of the report's first page
 """
 

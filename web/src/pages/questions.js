@@ -105,13 +105,13 @@ function rows(study, cell, view, list, asked, hits, chances) {
       const text = asked.get(each.question)?.text;
       const { base, rl } = each.solved;
       const hit = hits.get(each.question);
+      const chance = each.who === "rl" && chances.get(each.question);
       const to = (/** @type {Record<string, any>} */ more) => link(["c", cell.pair, cell.benchmark, "q", id], { sort: view.query.sort, under: view.query.p, ...more });
       return h("div", null,
         h("div", null, h("a", { "data-row": id, href: to({}) }, visible(id)), " ",
           hit && [h("a", { href: to({ col: hit.side, [hit.side]: hit.policy, [hit.side === "rl" ? "rs" : "bs"]: hit.sample }) }, `found in ${hit.sample === null ? "an answer" : "a sample"} of ${hit.side === "rl" ? "RL" : "Base"}`), " "],
-          !each.here && h("span.note", null, "counts only · "), h("b", null, solving(each.who, [each]))),
+          !each.here && h("span.note", null, "counts only · "), chance ? [h("b", null, "RL solves"), `; ${chance}`] : h("b", null, solving(each.who, [each]))),
         h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), ` right: ${points(each.lead)}`,
-          each.who === "rl" && chances.has(each.question) && ` · ${chances.get(each.question)}`,
           text ? ` · ${visible(text.slice(0, 160)).replaceAll("\n", " ")}` : ""));
     },
   });
