@@ -13,12 +13,13 @@ from typing import Any
 import polars as pl
 
 from run_stages import drawn, landscape_cell, publish_shard, recovery_cell, score_cell, write_manifest
+from searchlens.analysis.bounds import BOUNDS
 from searchlens.cli.stages.measures import measures
 from searchlens.cli.stages.tables import tables
 from searchlens.config import check
 from searchlens.plan import Grid, needs
 from searchlens.store import snapshots
-from searchlens.store.columns import AGREEMENT
+from searchlens.store.columns import AGREEMENT, SCORED_TEXTS
 from searchlens.store.files import digest, file_sha256
 from searchlens.store.frames import write_frame
 from searchlens.store.provenance import config_fingerprint
@@ -94,6 +95,26 @@ def analyse(grid: Grid) -> None:
     measures(needs.measures(grid), layout, fingerprint=fingerprint)
     tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
     assert not grid.study.not_made
+
+
+def score_tokens(results: Path) -> None:
+    """Say of the first two samples of every question what both sides say, and bound Base's chance of q3."""
+    rows = [
+        {"question": question, "sample": sample, "side": side, "token_ids": list(range(n))}
+        | {"logps_base": [-4.0] * n, "logps_rl": [-5.5, -4.0, -2.5, -1.0][:n]}
+        | {"ranks_base": [11, 12, 13, 14][:n], "ranks_rl": [21, 22, 23, 24][:n]}
+        for side, n in (("base", 3), ("rl", 4))
+        for question in range(6)
+        for sample in range(2)
+    ]
+    folder = results / "likelihood/toy/sums"
+    write_frame(pl.DataFrame(rows, SCORED_TEXTS), folder / "texts.parquet")
+    bound = {"question": [3], "id": ["q3"], "at_least": [0.00231], "at_most": [0.6024]}
+    write_frame(pl.DataFrame(bound, {name: BOUNDS[name] for name in bound}), folder / "bounds.parquet")
+    (path,) = (results / "config").glob("*.json")
+    content = json.loads(path.read_text())
+    content["study"]["likelihood"] = {"tokens": True}
+    path.write_text(json.dumps(content))
 
 
 def gate(results: Path) -> None:

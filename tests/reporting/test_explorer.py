@@ -23,7 +23,7 @@ from searchlens.reporting import explorer_files, explorer_html, explorer_sentenc
 from searchlens.reporting.explorer_files import Files
 from searchlens.reporting.explorer_html import Inlined, explorer_page
 from searchlens.reporting.explorer_index import headline_html
-from small_results import DEFAULT, RIGHT, gate
+from small_results import DEFAULT, RIGHT, gate, score_tokens
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
 EVIL = "</script><img src=x onerror=alert(1)> \u202e <!-- \x00 \U0001f600"
@@ -341,6 +341,80 @@ def test_nothing_of_a_gated_benchmark_can_be_read(results: Path, template: Path,
     assert served.made("found/toy-base/sums/evil.json") is None
     (cell,) = json.loads(served.index)["cells"]
     assert not {"shards", "excerpt"} & set(cell["base"]) and "answers" not in cell["base"]["files"]
+
+
+# ---- scored texts
+
+
+def test_the_page_has_what_both_sides_say_of_the_tokens_of_its_excerpt(
+    results: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of samples whose very tokens were scored, and that the page shows with their tokens."""
+    score_tokens(results)
+    study, path = searchlens.open(results), results / "likelihood/toy/sums/texts.parquet"
+    texts = pl.read_parquet(path)
+    other = pl.when(pl.col("question") == 5).then(pl.lit([9], pl.List(pl.Int32))).otherwise("token_ids")
+    texts.with_columns(token_ids=other).write_parquet(path)
+    parts = (explorer_files.Extent(2, 1, tokens=True), explorer_files.Extent(None, 1))
+    for extents, telling, shown, samples in ((explorer_html.EXCERPTS[0], 20, range(5), 2), (parts, 2, (3, 4), 1)):
+        monkeypatch.setattr(explorer_html, "EXCERPTS", [extents])
+        monkeypatch.setattr(explorer_html, "TELLING", telling)
+        files = contents(explorer_page(study, template=template))
+        (cell,) = index_of(files)["cells"]
+        found = frame(files[cell["files"]["scored"]])
+        keys = [(q, s, side) for side in ("base", "rl") for q in shown for s in range(samples)]
+        assert found.columns == list(explorer_files.SCORED)
+        assert found.select("question", "sample", "side").rows() == keys
+        assert found.equals(texts.select(found.columns).join(found, on=["question", "sample", "side"], how="semi"))
+        assert frame(files[cell["files"]["bounds"]])["at_least"].to_list() == [0.00231]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_texts_whose_tokens_were_not_kept_are_not_named(results: Path, template: Path, kept: bool) -> None:
+    """A server names them where they are; results of a study that scores no texts have neither file."""
+    assert not {"scored", "bounds"} & set(json.loads(Files(searchlens.open(results)).index)["cells"][0]["files"])
+    score_tokens(results)
+    if not kept:
+        (path,) = (results / "config").glob("*.json")
+        path.write_text(path.read_text().replace('"likelihood": {"tokens": true}', '"likelihood": {}'))
+        texts = results / "likelihood/toy/sums/texts.parquet"
+        lists = pl.lit(None, pl.List(pl.Int32)).alias("token_ids")
+        pl.read_parquet(texts).with_columns(lists).write_parquet(texts)
+    study = searchlens.open(results)
+    (served,) = json.loads(Files(study).index)["cells"]
+    (inlined,) = index_of(contents(explorer_page(study, template=template)))["cells"]
+    name = {"scored": "results/likelihood/toy/sums/texts.parquet"} if kept else {}
+    bounds = "results/likelihood/toy/sums/bounds.parquet"
+    assert {key: served["files"].get(key) for key in ("bounds", *name)} == {"bounds": bounds, **name}
+    assert ("scored" in served["files"], "scored" in inlined["files"]) == (kept, kept)
+    assert inlined["files"]["bounds"] == bounds
+
+
+def test_tokens_of_a_gated_benchmark_stay_withheld_and_its_bounds_are_shown(results: Path, template: Path) -> None:
+    score_tokens(results)
+    gate(results)
+    study = searchlens.open(results)
+    files, served = contents(explorer_page(study, template=template)), Files(study)
+    for index in (index_of(files), json.loads(served.index)):
+        (cell,) = index["cells"]
+        assert "scored" not in cell["files"] and cell["files"]["bounds"].endswith("toy/sums/bounds.parquet")
+    assert not [name for name in files if name.startswith("scored/") or "texts.parquet" in name]
+    folder = "results/likelihood/toy/sums"
+    assert served.path(f"{folder}/texts.parquet") is None and served.path(f"{folder}/bounds.parquet")
+    (results / "likelihood/toy/sums/deeper").mkdir()
+    shutil.copy(results / "likelihood/toy/sums/texts.parquet", results / "likelihood/toy/sums/deeper")
+    shutil.copy(results / "likelihood/toy/sums/texts.parquet", results / "likelihood/toy/texts.parquet")
+    for name in (f"{folder}/deeper/texts.parquet", "results/likelihood/toy/texts.parquet", f"{folder}/./texts.parquet"):
+        assert served.path(name) is None
+
+
+def test_damaged_scored_texts_are_named(results: Path, template: Path) -> None:
+    score_tokens(results)
+    path = results / "likelihood/toy/sums/texts.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    made = explorer_page(searchlens.open(results), template=template)
+    assert re.search(r"Scored tokens of toy on sums: \S+texts\.parquet is not readable Parquet", made.left_out[-1])
+    assert "samples/toy-rl/sums.parquet" in contents(made), "its samples are shown"
 
 
 # ---- size

@@ -44,7 +44,8 @@ WEB = Path(__file__).parents[2] / "web/src"
 TOKENIZER = Path(__file__).parents[2] / "resources/zoo/micro-1m-base/tokenizer.json"
 PAGES = (
     "#/", CELL, f"{CELL}/recovery", f"{CELL}/equivalents", f"{CELL}/q", f"{CELL}/q/q3", f"{CELL}/q/q0?t=1",
-    f"{CELL}/q/q3?p=1", "#/boptr", "#/tables", "#/t/intervals", "#/o", f"#/s/toy-base/sums/{DEFAULT}/q0/0",
+    f"{CELL}/q/q3?p=1", f"{CELL}/q/q1?t=2", "#/boptr", "#/tables", "#/t/intervals", "#/o",
+    f"#/s/toy-base/sums/{DEFAULT}/q0/0",
 )  # fmt: skip
 WIDTHS = (375, 768, 1280, 1920)
 
@@ -132,6 +133,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(small_results, "texts", evil_texts)
         folder = finish(raw, root)
     record_a_search(searchlens.open(folder))
+    small_results.score_tokens(folder)
     yield folder
 
 
@@ -577,3 +579,40 @@ def test_tokens_are_read_out_one_by_one(tab: Tab) -> None:
     tab.page.locator(".isrl [role=application]").focus()
     tab.page.keyboard.press("ArrowRight")
     assert "Token 1 of 4" in tab.text(".isrl") and "77.88%" in tab.text(".isrl")
+
+
+def test_tokens_are_coloured_by_how_the_sides_differ(tab: Tab) -> None:
+    """Of samples that were scored; the colours and the words are those of the pair's log p."""
+    tab.go(f"{CELL}/q/q1")
+    tab.page.get_by_role("button", name="Colour tokens by how the other side differs").click()
+    tab.drawn(f"{CELL}/q/q1?t=2")
+    grounds = tab.page.locator(".isrl [data-p]").evaluate_all("spans => spans.map(span => span.style.background)")
+    shares = re.findall(r"var\(--(rl|base)\) (\d+)%", " ".join(grounds))
+    assert shares == [("base", "21"), ("base", "0"), ("rl", "21"), ("rl", "41")]
+    tab.page.locator(".isrl [role=application]").focus()
+    for _ in range(3):
+        tab.page.keyboard.press("ArrowRight")
+    assert (
+        "probability 1.83% under Base, 8.21% under RL: log p of RL − log p of Base is +1.500; rank 13 under Base."
+    ) in tab.text(".isrl .readout")
+    tab.page.locator(".isbase [data-p]").first.click()
+    assert "is −1.500; rank 21 under RL." in tab.text(".isbase .readout").replace("\u2212", "−")
+    tab.go(f"{CELL}/q/q1?t=2&rs=3")
+    assert "The tokens of this sample were not scored under both sides." in tab.text(".isrl")
+    assert tab.page.locator(".isrl [data-p]").count() == 0
+    tab.page.keyboard.press("d")
+    tab.drawn(f"{CELL}/q/q1?rs=3")
+    tab.go(f"{CELL}/q/q1?rs=3&bs=3")
+    assert tab.page.locator('[data-key="tokens"]').count() == 1
+    assert tab.page.locator('[data-key="differences"]').count() == 0, "neither of these samples was scored"
+
+
+def test_a_question_that_rl_alone_solves_has_the_bounds_of_bases_chance(tab: Tab) -> None:
+    words = "Base's chance: at least 0.0023, at most 0.6"
+    tab.go(f"{CELL}/q?sort=rl-only")
+    rows = tab.page.get_by_role("listitem").all_inner_texts()
+    assert [row.split()[0] for row in rows if words in row] == ["q3"]
+    tab.click("q3")
+    assert words in tab.text() and "What Base's chance is" in tab.text()
+    tab.go(f"{CELL}/q/q4")
+    assert "Base's chance" not in tab.text()

@@ -28,6 +28,13 @@ export function percent(value, digits = 1) {
   return known(value) ? `${fixed(100 * value, digits)}%` : "–";
 }
 
+/** A probability with two digits that count, as the table of bounds has it: 0.014, 3.1e-05. @param {Maybe} value */
+export function chance(value) {
+  if (!known(value)) return "–";
+  const rounded = Number(value.toPrecision(2));
+  return rounded > 0 && rounded < 1e-4 ? rounded.toExponential().replace(/-(\d)$/, "-0$1") : String(rounded);
+}
+
 /** A difference of proportions in percentage points, with its sign. @param {Maybe} value */
 export function points(value) {
   return known(value) ? `${signed(100 * value)} pp` : "–";

@@ -1,6 +1,6 @@
 """The explorer: the study as one page that opens in a browser, down to single samples.
 
-REQUIRED INPUTS: everything that the page shows: landscapes, recovery, measures, BOPTR, tables, scores; samples by their manifests.
+REQUIRED INPUTS: everything that the page shows: landscapes, recovery, measures, cross-likelihoods, BOPTR, tables, scores; samples by their manifests.
 OUTPUTS: results/explorer.html; results/headline.html, the sentences of the report's first page
 """
 
@@ -12,6 +12,7 @@ rule explorer:
         [landscape_content(*cell) for cell in GRID.study.cells],
         [OUT.scores(*cell) for cell in GRID.study.cells if cell not in GRID.study.recorded_counts],
         [path for cell in GRID.study.cells for path in GRID.manifests(*cell)],
+        [OUT.likelihood_frame(*cell, frame) for cell in GRID.jobs.likelihood_cells for frame in ("texts", "bounds")],
         [OUT.measures_frame(frame) for frame in MEASURE_FRAMES],
         [path for path in rules.tables.output if path.endswith((".csv", ".md"))],
         [] if GRID.study.without_boptr else [OUT.boptr_frame(frame) for frame in boptr_frames()],

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
@@ -33,6 +33,8 @@ ANSWERS = pl.Schema(
     {"policy": pl.String, "question": pl.UInt32, "class": pl.Int32, "correct": pl.Boolean, "text": pl.String}
     | {"count": pl.UInt32}
 )
+SCORED = ("question", "sample", "side", "token_ids", "logps_base", "logps_rl", "ranks_base", "ranks_rl")
+"""Columns of ``store.columns.SCORED_TEXTS`` that the page reads."""
 _KEY = ("policy", "question", "sample")
 _BEHIND = 2**32
 """Added to the number of a sample, it comes after all others."""
@@ -171,6 +173,24 @@ def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataF
     return rows.group_by(_KEY).agg(said.str.join("; ").alias("recorded")).cast(schema)  # type: ignore[arg-type]
 
 
+def scored(study: Study, pair: str, benchmark: str, excerpts: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
+    """What both sides say of the tokens of excerpts, by the side that drew them: ``SCORED``; None if nothing.
+
+    A sample counts if its very tokens were scored. An ``InputError`` if the file is damaged.
+    """
+    path = study.layout.likelihood_frame(pair, benchmark, "texts")
+    if not path.exists():
+        return None
+    key = ["side", "question", "sample", "token_ids"]
+    shown = pl.concat(
+        rows.select(pl.lit(side).alias("side"), "question", "sample", pl.col("tokens").cast(pl.List(pl.Int32)))
+        for side, rows in excerpts.items()
+    ).rename({"tokens": "token_ids"})
+    with readable(path, "likelihood") as content:
+        found = pl.scan_parquet(content).select(SCORED).join(shown.lazy(), on=key, how="semi").collect()
+    return found if found.height else None
+
+
 def containing(study: Study, checkpoint: str, benchmark: str, words: str) -> bytes:
     """Policy, question and sample of the first text of each question that has some words, in any letters, as JSON."""
     found: dict[int, tuple[str, int, int]] = {}
@@ -300,6 +320,9 @@ class Files:
             return None
         folder = parts[1]
         has_texts = folder in _WITH_TEXTS and len(parts) > 5 and parts[3] not in self._withheld
+        if folder == "likelihood":
+            is_text = parts[4:] == ["texts.parquet"]
+            has_texts = parts[4:] == ["bounds.parquet"] or (is_text and parts[3] not in self._withheld)
         if not (folder in _READABLE or has_texts) or Path(parts[-1]).suffix not in _SUFFIXES:
             return None
         try:

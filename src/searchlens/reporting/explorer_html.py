@@ -23,6 +23,7 @@ from searchlens.reporting.explorer_index import (
     PIECES_FILE,
     PROMPTS_FILE,
     QUESTIONS_FILE,
+    SCORED_FILE,
     Index,
     name_of,
     traces_of,
@@ -154,6 +155,7 @@ class _Builder:
         yield self._group("Recovery", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in _RECOVERY))
         yield from self._by_cell("points")
         yield self._group("Measures of all samples", map(layout.measures_frame, catalogue.MEASURE_FRAMES))
+        yield self._group("Bounds of Base's chance", (layout.likelihood_frame(*cell, "bounds") for cell in pairs))
         yield Group("Questions", questions)
         yield self._group("BOPTR", map(layout.boptr_frame, catalogue.boptr_frames()))
         tables = sorted(layout.tables(), key=lambda path: path.stat().st_size)
@@ -242,6 +244,7 @@ class _Builder:
         contents: Contents = {}
         sentences = []
         used: dict[str, set[int]] = {}
+        excerpts: dict[tuple[str, str], pl.DataFrame] = {}
         for cell in cells:
             checkpoint, benchmark, _ = cell
             parts = _parts(cell, extents)
@@ -258,6 +261,7 @@ class _Builder:
                 explorer_files.excerpt(rows, each, recorded) for rows, (each, _) in zip(drawn, parts, strict=True)
             )
             answers = pl.concat(map(explorer_files.answers, drawn))
+            excerpts[checkpoint, benchmark] = chosen
             contents[EXCERPT_FILE.format(checkpoint, benchmark)] = explorer_files.parquet(chosen)
             contents[ANSWERS_FILE.format(checkpoint, benchmark, "")] = explorer_files.parquet(answers)
             used.setdefault(checkpoint, set()).update(chosen["tokens"].explode().drop_nulls().unique().to_list())
@@ -265,6 +269,23 @@ class _Builder:
             found = explorer_files.pieces(self.study, checkpoint, tokens) if tokens else None
             if found is not None:
                 contents[PIECES_FILE.format(checkpoint)] = found
+        scored, damaged = self._scored(excerpts)
+        return contents | scored, sentences + damaged
+
+    def _scored(self, excerpts: Mapping[tuple[str, str], pl.DataFrame]) -> tuple[Contents, list[str]]:
+        """What both sides of each pair say of the tokens of excerpts, and sentences on files that cannot be read."""
+        contents: Contents = {}
+        sentences = []
+        for pair, benchmark, base, rl in self.study.sides:
+            names = {"base": base, "rl": rl}
+            shown = {side: excerpts[name, benchmark] for side, name in names.items() if (name, benchmark) in excerpts}
+            try:
+                found = explorer_files.scored(self.study, pair, benchmark, shown) if shown else None
+            except InputError as error:
+                sentences.append(f"Scored tokens of {pair} on {benchmark}: {error.message.splitlines()[0]}.")
+                continue
+            if found is not None:
+                contents[SCORED_FILE.format(pair, benchmark)] = explorer_files.parquet(found)
         return contents, sentences
 
 

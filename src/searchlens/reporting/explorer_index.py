@@ -103,6 +103,8 @@ EXCERPT_FILE = "samples/{}/{}.parquet"
 """Name of some samples of a checkpoint on a benchmark."""
 PIECES_FILE = "pieces/{}.json"
 """Name of the texts of tokens of a checkpoint."""
+SCORED_FILE = "scored/{}/{}.parquet"
+"""Name of what both sides of a pair say of the tokens of an excerpt; a server has all scored texts."""
 
 
 def name_of(study: Study, path: Path) -> str:
@@ -222,6 +224,10 @@ class Index:
         health = if_here(lambda: {role: study.health(name, benchmark) for role, name in sides}) or {}
         found = explorer_sentences.headline(study, pair, benchmark)
         frames = {frame: study.layout.recovery_frame(pair, benchmark, frame) for frame in catalogue.RECOVERY_FRAMES}
+        frames["bounds"] = study.layout.likelihood_frame(pair, benchmark, "bounds")
+        if (section := study.config.study.likelihood) and section.tokens:
+            frames["scored"] = study.layout.likelihood_frame(pair, benchmark, "texts")
+        excerpt = self._kept(SCORED_FILE.format(pair, benchmark))
         title = study.benchmarks[benchmark].title or benchmark
         levels = [explorer_sentences.STATES[each.level] for each in health.values()]
         return {
@@ -235,7 +241,7 @@ class Index:
             "headline": {} if "bad" in levels else found.to_dict(),
             "solved": self._solved(benchmark, base, rl),
             **{role: self._side(checkpoint, benchmark) for role, checkpoint in sides},
-            "files": self._existing(frames),
+            "files": self._existing(frames) | ({"scored": excerpt} if excerpt else {}),
             "figures": [path.stem for path in study.layout.every(study.layout.figure(pair, benchmark, "*", "svg"))],
         }
 

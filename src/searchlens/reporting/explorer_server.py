@@ -34,7 +34,7 @@ ADDRESS = "127.0.0.1"
 PORT = 8642
 _NAMES = ("127.0.0.1", "localhost")
 _DATA = "data/"
-_FOLLOWED = ("manifests", "scores", "landscape", "recovery", "measures", "boptr", "tables")
+_FOLLOWED = ("manifests", "scores", "landscape", "recovery", "measures", "likelihood", "boptr", "tables")
 """Folders of the results after which the index is made anew."""
 Progress = Callable[[], Mapping[str, Any]]
 _TYPES = {".json": "application/json", ".csv": "text/csv; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html"}

@@ -8,6 +8,7 @@ import { sent } from "../prompt.js";
 import { SORTS, byPolicy, idOf, position, ranked, solving, under } from "../ranking.js";
 import { link } from "../route.js";
 import { samples, written } from "../samples.js";
+import { bounds, differences, ground, meaning, reading, scored } from "../scored.js";
 import { choice } from "../widgets.js";
 
 /** Characters and tokens of a text that are shown at first. */
@@ -30,7 +31,7 @@ const HOW = /** @type {Record<string, string>} */ ({
  */
 export async function question(study, cell, id, view) {
   const { query } = view;
-  const [questions, list] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, query.sort, query.under)]);
+  const [questions, list, chances] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, query.sort, query.under), bounds(study, cell)]);
   const at = position(questions, id);
   const place = list.findIndex((each) => each.question === at);
   if (!list.length) return { title: `Question ${visible(id)}`, crumbs: cellCrumbs(study, cell), body: [absent(study, "The counts of answers of this box")] };
@@ -51,17 +52,23 @@ export async function question(study, cell, id, view) {
   };
   const go = (/** @type {string | undefined | null} */ address) => { if (address) location.hash = address; };
   const standing = list[place];
+  const chance = standing.who === "rl" && chances.get(at);
+  const compares = sides.some((side) => side.scored);
+  const differ = compares && query.t === "2";
+  const colour = (/** @type {boolean} */ isDifference) => view.set({ t: query.t && differ === isDifference ? "" : isDifference ? 2 : 1 });
   return {
     title: `Question ${visible(idOf(questions, at))}`,
     crumbs: [...cellCrumbs(study, cell), ["Questions", link(["c", cell.pair, cell.benchmark, "q"], { sort: query.sort, p: query.under })]],
     keys: {
       j: () => go(own(1)), k: () => go(own(-1)), l: () => step(1), h: () => step(-1), b: () => view.set({ col: "base" }), r: () => view.set({ col: "rl" }),
-      f: () => view.set({ f: query.f ? "" : 1 }), t: () => view.set({ t: query.t ? "" : 1 }),
+      f: () => view.set({ f: query.f ? "" : 1 }), t: () => colour(false),
+      d: () => { if (compares) colour(true); },
       p: () => view.set({ p: query.p ? "" : 1 }),
     },
-    help: [["j  k", "next and previous question of the list"], ["b  r", "the column of Base, the column of RL"], ["h  l", "previous and next sample in that column"], ["f", "formulas or plain text"], ["t", "tokens by probability"], ["p", "the prompt as it was sent"]],
+    help: [["j  k", "next and previous question of the list"], ["b  r", "the column of Base, the column of RL"], ["h  l", "previous and next sample in that column"], ["f", "formulas or plain text"], ["t", "tokens by probability"], ...(compares ? /** @type {[string, string][]} */ ([["d", "tokens by the difference of the sides"]]) : []), ["p", "the prompt as it was sent"]],
     body: [
-      h("p", null, h("b", null, solving(standing.who, [standing])), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, ${under(study, cell, query.under)}.`),
+      h("p", null, h("b", null, solving(standing.who, [standing])), `: right are ${ratio(standing.solved.base)} of Base and ${ratio(standing.solved.rl)} of RL, ${under(study, cell, query.under)}.`, chance && [" ", h("b", null, chance), "."]),
+      chance && meaning(study),
       h("div.controls", null,
         own(-1) && h("a", { href: own(-1), rel: "prev", "data-key": "previous" }, "← Previous question"),
         h("span.note", null, `${place + 1} of ${list.length}, in this order: ${SORTS.find(([name]) => name === (query.sort || "rl-only"))?.[1] ?? ""}`),
@@ -70,12 +77,13 @@ export async function question(study, cell, id, view) {
       !benchmark.withheld && sent(study, cell, at, view),
       h("div.controls", null,
         h("button", { type: "button", "data-key": "formulas", click: () => view.set({ f: query.f ? "" : 1 }) }, query.f ? "Formulas set: show plain text" : "Set formulas"),
-        h("button", { type: "button", "data-key": "tokens", click: () => view.set({ t: query.t ? "" : 1 }) }, query.t ? "Tokens coloured: show plain text" : "Colour tokens by probability"),
-        query.t && scale()),
+        h("button", { type: "button", "data-key": "tokens", click: () => colour(false) }, query.t && !differ ? "Tokens coloured: show plain text" : "Colour tokens by probability"),
+        compares && h("button", { type: "button", "data-key": "differences", click: () => colour(true) }, differ ? "Differences coloured: show plain text" : "Colour tokens by how the other side differs"),
+        query.t && (differ ? differences() : scale())),
       h("div.tabs", { role: "tablist", "aria-label": "Model" }, sides.map((side) => h("button", {
         type: "button", role: "tab", "aria-selected": String(side.name === column), "data-key": `tab ${side.name}`, click: () => view.set({ col: side.name }),
       }, `${side.title} (${side.rightOf})`))),
-      h("div.sides", null, await Promise.all(sides.map((side) => shown(study, cell, side, view, side.name === column, benchmark, at)))),
+      h("div.sides", null, await Promise.all(sides.map((side) => shown(study, cell, side, view, side.name === column, benchmark, at, differ)))),
     ],
   };
 }
@@ -108,19 +116,19 @@ async function sideOf(study, cell, name, at, query) {
   const best = [...policies.keys()].reduce((a, b) => (right(b) > right(a) ? b : a), usual);
   const asks = query[name];
   const policy = asks && policies.has(asks) ? asks : right(usual) > 0 || right(best) === 0 ? usual : best;
-  const list = policy ? await samples(study, cell, name, policy, at, Boolean(query.t)) : [];
+  const list = policy ? await samples(study, cell, name, policy, at, Boolean(query.t || cell.files.scored)) : [];
   const key = name === "base" ? "bs" : "rs";
   const wanted = query[key] ?? query.s;
   const chosen = list.find((each) => String(each.sample) === wanted) ?? list.find((each) => each.correct) ?? list[0];
   const row = policies.get(policy);
-  return { name, key, side, policies, policy, list, chosen, row, title: name === "rl" ? "RL" : "Base", rightOf: row ? `${row.correct} of ${row.samples} right` : "no samples" };
+  return { name, key, side, policies, policy, list, chosen, row, scored: await scored(study, cell, name, at, chosen), title: name === "rl" ? "RL" : "Base", rightOf: row ? `${row.correct} of ${row.samples} right` : "no samples" };
 }
 
 /**
  * @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {Awaited<ReturnType<typeof sideOf>>} side
- * @param {import("../main.js").View} view @param {boolean} active @param {any} benchmark @param {number} at
+ * @param {import("../main.js").View} view @param {boolean} active @param {any} benchmark @param {number} at @param {boolean} differ
  */
-async function shown(study, cell, side, view, active, benchmark, at) {
+async function shown(study, cell, side, view, active, benchmark, at, differ) {
   const { name, policies, policy, list, chosen, row } = side;
   const options = /** @type {[string, string][]} */ ([...policies].map(([each, tally]) => [each, `${study.policyTitle(each)}: ${tally ? `${tally.correct} of ${tally.samples} right` : "no samples"}`]));
   const traces = side.side.traces?.[policy];
@@ -148,7 +156,7 @@ async function shown(study, cell, side, view, active, benchmark, at) {
         href: view.href({ [side.key]: each.sample, col: name }), class: each.correct ? "right" : "wrong", "data-key": `sample ${name} ${each.sample}`,
         "aria-current": each === chosen ? "true" : null, "aria-label": `Sample ${each.sample}, ${each.correct ? "right" : each.unknown ? "verdict unknown" : "not right"}`,
       }, `${each.correct ? "✓" : each.unknown ? "?" : "✗"} ${each.sample}`))),
-      chosen && await one(study, side, chosen, view, answer),
+      chosen && await one(study, side, chosen, view, answer, differ),
     ] : h("p.note", null, nothing(study, side, benchmark)),
   );
 }
@@ -206,8 +214,8 @@ function answered(sample, unread) {
   return sample.answer !== null ? h("b", null, visible(sample.answer.slice(0, 2000))) : h("i", null, sample.class < 0 ? "none" : unread);
 }
 
-/** @param {import("../study.js").Study} study @param {any} shown @param {Sample} sample @param {import("../main.js").View} view @param {Node} answer */
-async function one(study, shown, sample, view, answer) {
+/** @param {import("../study.js").Study} study @param {any} shown @param {Sample} sample @param {import("../main.js").View} view @param {Node} answer @param {boolean} differ */
+async function one(study, shown, sample, view, answer, differ) {
   const side = shown.side;
   const searched = study.policies.get(shown.policy)?.search;
   const facts = /** @type {[string, any][]} */ ([
@@ -222,7 +230,8 @@ async function one(study, shown, sample, view, answer) {
   return h("div", null,
     h("h3", null, `Sample ${sample.sample}`),
     h("dl.facts", null, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-    view.query.t && sample.tokens && sample.logp ? await tokens(study, side, sample) : text(sample, Boolean(view.query.f)));
+    differ && !shown.scored && h("p.note", null, "The tokens of this sample were not scored under both sides."),
+    (differ ? shown.scored : view.query.t) && sample.tokens && sample.logp ? await tokens(study, side, sample, differ ? shown.scored : null) : text(sample, Boolean(view.query.f)));
 }
 
 /** @param {Sample} sample */
@@ -251,25 +260,29 @@ function clipped(whole) {
   return refill(box, visible(whole.slice(0, LONG)), h("br"), all);
 }
 
-/** Text by tokens: the less likely a token was, the stronger its ground; one at a time is read out. */
-async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @type {Sample} */ sample) {
+/** Text by tokens: the less likely a token was, or the more the sides differ, the stronger its ground; one at a time is read out. */
+async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @type {Sample} */ sample, /** @type {import("../scored.js").Scored | null} */ of) {
   const path = study.index.pieces?.[side.checkpoint];
   const pieces = path && await study.document(path).catch(() => null);
   if (!pieces || !sample.tokens) return [h("p.note", null, "The pieces of text of these tokens are not known here."), text(sample, false)];
   const logp = sample.logp ?? [];
   const words = h("p.readout", { "aria-live": "polite" }, h("span.note", null, "Point at a token, or use the left and right arrow keys in the text: its probability is shown here."));
+  const paint = (/** @type {number} */ i) => {
+    if (of) spans[i].style.background = ground(of.rl[i] - of.base[i]);
+    else shade(spans[i], logp[i]);
+  };
   let chosen = -1;
   /** @type {HTMLElement[]} */
   const spans = [];
   const say = (/** @type {number} */ i) => {
     spans[chosen]?.removeAttribute("style");
-    if (spans[chosen]) shade(spans[chosen], logp[chosen]);
+    if (spans[chosen]) paint(chosen);
     chosen = i;
     if (!spans[i]) return;
     spans[i].style.outline = "2px solid currentColor";
     const drawn = sample.logq?.[i];
     refill(words, `Token ${i + 1} of ${sample.tokens?.length}: `, h("b", null, `“${visible(piece(pieces, sample, i)).replaceAll("\n", "⏎")}”`),
-      `, probability ${percent(Math.exp(logp[i]), 2)} (natural log ${fixed(logp[i], 3)})`, known(drawn) ? `; as it was drawn, after the policy's filters, ${percent(Math.exp(drawn), 2)}` : "", ".");
+      of ? reading(of, i) : `, probability ${percent(Math.exp(logp[i]), 2)} (natural log ${fixed(logp[i], 3)})`, !of && known(drawn) ? `; as it was drawn, after the policy's filters, ${percent(Math.exp(drawn), 2)}` : "", ".");
   };
   const box = h("div.text", {
     tabindex: 0, role: "application", "aria-label": `Tokens of sample ${sample.sample}: arrow keys walk them`,
@@ -287,8 +300,8 @@ async function tokens(/** @type {any} */ study, /** @type {any} */ side, /** @ty
   const add = (/** @type {number} */ upTo) => {
     for (let i = spans.length; i < Math.min(total, upTo); i++) {
       const span = h("span", { "data-p": i }, visible(piece(pieces, sample, i)));
-      shade(span, logp[i]);
       spans.push(span);
+      paint(i);
       box.append(span);
     }
     if (upTo < total) {

@@ -7,6 +7,7 @@ import { absent, cellCrumbs, health } from "../parts.js";
 import { SORTS, common, idOf, ranked, solving, under } from "../ranking.js";
 import { link } from "../route.js";
 import { containing } from "../samples.js";
+import { bounds, meaning } from "../scored.js";
 import { groups } from "../study.js";
 import { choice, windowed } from "../widgets.js";
 
@@ -24,7 +25,7 @@ const PAUSE = 300;
 export async function questions(study, cell, view) {
   const { query } = view;
   const sort = query.sort || "rl-only";
-  const [asked, list] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, sort, query.p)]);
+  const [asked, list, chances] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, sort, query.p), bounds(study, cell)]);
   if (!list.length) return { title: "Who solves which question", crumbs: cellCrumbs(study, cell), body: [absent(study, "The counts of answers of this box")] };
   const [only, tallies] = [query.who, groups(list, (each) => each.who)];
   const here = list.filter((each) => each.here).length;
@@ -41,7 +42,7 @@ export async function questions(study, cell, view) {
     const excerpt = words && !study.ranges ? "; of samples, those in this page were searched" : "";
     const counted = some.length && !some.some((each) => each.here) ? "; texts of these are not in this page" : "";
     const drawn = some.length > 0 && h("div.columns.even", null,
-      h("section", null, h("h2", null, "List"), rows(study, cell, view, some, asked, hits)), await matrix(study, cell, view, some, asked));
+      h("section", null, h("h2", null, "List"), rows(study, cell, view, some, asked, hits, chances)), await matrix(study, cell, view, some, asked));
     refill(page, h("p", { role: "status" }, `${plural(some.length, "question")} of ${list.length}${unread || excerpt || counted}.`), drawn);
   };
   /** @type {any} */
@@ -59,6 +60,7 @@ export async function questions(study, cell, view) {
     body: [
       health(cell) || null,
       h("p", null, `A model solves a question if any of its samples is right, ${under(study, cell, query.p)}. Differences are RL − Base, of the shares of right samples.`),
+      list.some((each) => each.who === "rl" && chances.has(each.question)) && meaning(study),
       h("div.chips", null, /** @type {import("../ranking.js").Who[]} */ (["rl", "base", "both", "none"]).map((who) => h("a", {
         href: view.href({ who: only === who ? "" : who, sort: { rl: "rl-only", base: "base-only", both: "both", none: "none" }[who] }), "aria-current": only === who ? "true" : null, "data-key": `who ${who}`,
       }, `${solving(who, list)}: ${count(tallies.get(who)?.length ?? 0)}`)),
@@ -92,8 +94,9 @@ function matches(row, question, words) {
 /**
  * @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {import("../main.js").View} view
  * @param {import("../ranking.js").Standing[]} list @param {Map<number, any>} asked @param {Map<number, Hit>} hits
+ * @param {Map<number, string>} chances
  */
-function rows(study, cell, view, list, asked, hits) {
+function rows(study, cell, view, list, asked, hits, chances) {
   return windowed({
     label: "Questions", length: list.length, height: 58, rows: 12,
     row: (i) => {
@@ -102,11 +105,12 @@ function rows(study, cell, view, list, asked, hits) {
       const text = asked.get(each.question)?.text;
       const { base, rl } = each.solved;
       const hit = hits.get(each.question);
+      const chance = each.who === "rl" && chances.get(each.question);
       const to = (/** @type {Record<string, any>} */ more) => link(["c", cell.pair, cell.benchmark, "q", id], { sort: view.query.sort, under: view.query.p, ...more });
       return h("div", null,
         h("div", null, h("a", { "data-row": id, href: to({}) }, visible(id)), " ",
           hit && [h("a", { href: to({ col: hit.side, [hit.side]: hit.policy, [hit.side === "rl" ? "rs" : "bs"]: hit.sample }) }, `found in ${hit.sample === null ? "an answer" : "a sample"} of ${hit.side === "rl" ? "RL" : "Base"}`), " "],
-          !each.here && h("span.note", null, "counts only · "), h("b", null, solving(each.who, [each]))),
+          !each.here && h("span.note", null, "counts only · "), chance ? [h("b", null, "RL solves"), `; ${chance}`] : h("b", null, solving(each.who, [each]))),
         h("div.note", null, h("span.base", null, `Base ${count(base.correct)}/${count(base.samples)}`), ", ", h("span.rl", null, `RL ${count(rl.correct)}/${count(rl.samples)}`), ` right: ${points(each.lead)}`,
           text ? ` · ${visible(text.slice(0, 160)).replaceAll("\n", " ")}` : ""));
     },

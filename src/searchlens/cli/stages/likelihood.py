@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_GROUP = 512
+"""Rows of a group of texts: the explorer unpacks the group of the text that it shows."""
 _LISTS = [name for name, kind in SCORED_TEXTS.items() if isinstance(kind, pl.List)]
 
 
@@ -62,7 +64,7 @@ def likelihood(grid: Grid, cell: needs.Likelihood, output: Path, *, fingerprint:
         "splits": split,
     }
     for name, frame in frames.items():
-        write_frame(frame, output / f"{name}.parquet")
+        write_frame(frame, output / f"{name}.parquet", _GROUP if name == "texts" else None)
     provenance.sign(output / SIGNATURE, fingerprint, None)
     log.info("%s/%s: %d texts scored under both checkpoints", cell.pair, cell.benchmark, texts.height)
 
