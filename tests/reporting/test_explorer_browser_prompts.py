@@ -1,4 +1,4 @@
-"""Prompts on the page of the explorer, samples on that of comparisons, and what readers want: in a real browser."""
+"""Prompts and scored tokens on the page of the explorer, samples on that of comparisons, and what readers want."""
 
 import base64
 import json
@@ -233,3 +233,40 @@ def test_readers_have_it_in_three_clicks(tab: Tab, task: str) -> None:
     for name in clicks:
         tab.click(re.compile(f"^{re.escape(name)}"))
     assert re.search(wanted, tab.text(), re.DOTALL)
+
+
+def test_tokens_are_coloured_by_how_the_sides_differ(tab: Tab) -> None:
+    """Of samples that were scored; the colours and the words are those of the pair's log p."""
+    tab.go(f"{CELL}/q/q1")
+    tab.page.get_by_role("button", name="Colour tokens by how the other side differs").click()
+    tab.drawn(f"{CELL}/q/q1?t=2")
+    grounds = tab.page.locator(".isrl [data-p]").evaluate_all("spans => spans.map(span => span.style.background)")
+    shares = re.findall(r"var\(--(rl|base)\) (\d+)%", " ".join(grounds))
+    assert shares == [("base", "21"), ("base", "0"), ("rl", "21"), ("rl", "41")]
+    tab.page.locator(".isrl [role=application]").focus()
+    for _ in range(3):
+        tab.page.keyboard.press("ArrowRight")
+    assert (
+        "probability 1.83% under Base, 8.21% under RL: log p of RL − log p of Base is +1.500; rank 13 under Base."
+    ) in tab.text(".isrl .readout")
+    tab.page.locator(".isbase [data-p]").first.click()
+    assert "is −1.500; rank 21 under RL." in tab.text(".isbase .readout").replace("\u2212", "−")
+    tab.go(f"{CELL}/q/q1?t=2&rs=3")
+    assert "The tokens of this sample were not scored under both sides." in tab.text(".isrl")
+    assert tab.page.locator(".isrl [data-p]").count() == 0
+    tab.page.keyboard.press("d")
+    tab.drawn(f"{CELL}/q/q1?rs=3")
+    tab.go(f"{CELL}/q/q1?rs=3&bs=3")
+    assert tab.page.locator('[data-key="tokens"]').count() == 1
+    assert tab.page.locator('[data-key="differences"]').count() == 0, "neither of these samples was scored"
+
+
+def test_a_question_that_rl_alone_solves_has_the_bounds_of_bases_chance(tab: Tab) -> None:
+    words = "Base's chance: at least 0.0023, at most 0.6"
+    tab.go(f"{CELL}/q?sort=rl-only")
+    rows = tab.page.get_by_role("listitem").all_inner_texts()
+    assert [row.split()[0] for row in rows if words in row] == ["q3"]
+    tab.click("q3")
+    assert words in tab.text() and "What Base's chance is" in tab.text()
+    tab.go(f"{CELL}/q/q4")
+    assert "Base's chance" not in tab.text()
