@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -13,7 +14,8 @@ import pytest
 import pages
 from conftest import ZOO
 from local_hub import serve
-from searchlens.reporting import report
+from test_requests import own_profile
+
 
 ROOT = Path(__file__).parents[1]
 HUB = {"my-lab/base": "micro-1m-base", "my-lab/rl": "micro-1m-rl"}
@@ -71,3 +73,26 @@ def test_your_own_pair_on_one_gpu(tmp_path: Path, hub: dict[str, str]) -> None:
     printed = follow(page, tmp_path, before + ON_A_CPU + pin + after, **hub)
     assert "mine/math500: N=1:" in printed and "2 of 2 cells are healthy" in printed
     assert (tmp_path / "mine/results/report.html").exists()
+
+
+def test_on_slurm(tmp_path: Path) -> None:
+    """Planned alone, with the shipped profile; tests/slurm runs it."""
+    script = commands("docs/start-slurm.md")
+    trial, *rest = script.partition("snakemake ")
+    planned = "".join(rest).replace("--profile slurm", "--profile slurm -n").replace("searchlens summary", "")
+    follow("", tmp_path, trial)
+    own_profile(tmp_path / "trial/profiles", "slurm")
+    printed = follow("", tmp_path / "trial", planned)
+    assert [line for line in shown("docs/start-slurm.md") if line not in printed.splitlines()] == []
+
+
+@pytest.mark.long
+def test_read_the_report(tmp_path: Path) -> None:
+    """Its sentences are in the first pages already, and the run keeps them."""
+    page = "docs/start-report.md"
+    first, run, _ = commands(page).partition("searchlens -C demo run\n")
+    for script in (first, run):
+        follow(page, tmp_path, script)
+        text = html.unescape(re.sub(r"<[^>]*>|\s+", " ", (tmp_path / "demo/results/report.html").read_text()))
+        said = re.sub(r" +", " ", text)
+        assert [line for line in shown(page) if line not in said] == []
