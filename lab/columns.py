@@ -13,8 +13,8 @@ PAGE = Path(__file__).parents[1] / "docs/columns.md"
 MEANINGS = Path(__file__).with_suffix(".yaml")
 HEAD = """# Files and columns
 
-For anyone who reads the files of a run with other programs: every file, and every column with its type and meaning. `make
-schema` writes this page.
+For anyone who reads the files of a run with other programs: every file, and every column with its type and meaning.
+`make schema` writes this page.
 """
 
 

@@ -39,8 +39,9 @@ def main(results: Path) -> None:
             if file == "explorer.html":
                 page.wait_for_function("document.documentElement.dataset.drawn")
             target = FIGURES / f"screen_{name}.webp"
-            drawn = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1)
-            drawn.convert("RGB").save(target, lossless=True, quality=100, method=6)
+            drawn = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            few = drawn.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1).convert("RGB")
+            few.save(target, lossless=True, quality=100, method=6)
             print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
 
 

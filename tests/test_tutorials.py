@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pages
 from conftest import ZOO
 from local_hub import serve
 from test_requests import own_profile
-
 
 ROOT = Path(__file__).parents[1]
 HUB = {"my-lab/base": "micro-1m-base", "my-lab/rl": "micro-1m-rl"}
