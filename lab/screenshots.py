@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageOps
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def main(results: Path) -> None:
             target = FIGURES / f"screen_{name}.webp"
             drawn = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
             few = drawn.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1).convert("RGB")
-            few.save(target, lossless=True, quality=100, method=6)
+            ImageOps.expand(few, border=1, fill="gray").save(target, lossless=True, quality=100, method=6)
             print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
 
 

@@ -26,7 +26,7 @@ sed -i 's/questions: 50/questions: 6/; s/max_tokens: 3072/max_tokens: 96/' confi
 def follow(page: str, folder: Path, script: str = "", **variables: str) -> str:
     """Run all commands of a page in one shell; everything that they print."""
     script = script or commands(page)
-    variables |= {"COLUMNS": "110", "PYTHONPATH": str(ROOT / "src")}
+    variables |= {"COLUMNS": "80", "PYTHONPATH": str(ROOT / "src")}
     done = pages.run(folder, "bash", "-euo", "pipefail", "-c", script, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
