@@ -17,7 +17,7 @@ FIGURES = ROOT / "docs/figures"
 VIEWS = {
     "report": ("report.html", 760, 820),
     "explorer": ("explorer.html", 900, 760),
-    "question": ("explorer.html#/c/micro-1m/math/q/math-0002", 900, 760),
+    "question": ("explorer.html#/c/micro-1m/aime/q/aime-0005", 900, 760),
     "compare": ("compare.html", 900, 760),
 }
 """Name of each screenshot: the page with its view, and width and height in pixels."""
