@@ -30,7 +30,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # Some containers ask Python to write no bytecode. Then each of our many processes compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help size words docs setup demo demo-full docs-numbers test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -143,6 +143,9 @@ $(DOCS_INSTALLED): pyproject.toml constraints-docs.txt
 
 docs: $(DOCS_INSTALLED) ## build the documentation as a site in site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
+screenshots: $(BROWSER_INSTALLED) ## after `make demo`: draw its pages in Chromium for docs/figures/screen_*.webp
+	.venv/bin/python lab/screenshots.py
 
 docs-numbers: $(INSTALLED) ## after zoo-tables: the numbers of docs/findings.md (docs/findings.csv, and printed)
 	.venv/bin/python validation/page_numbers.py --quote results/zoo-tables

@@ -11,10 +11,10 @@ import yaml
 
 PAGE = Path(__file__).parents[1] / "docs/columns.md"
 MEANINGS = Path(__file__).with_suffix(".yaml")
-HEAD = """# Columns
+HEAD = """# Files and columns
 
-For anyone who reads the frames of a run with other programs: every column with its type and meaning. `make schema`
-writes this page; which files there are is in [data.md](data.md).
+For anyone who reads the files of a run with other programs: every file, and every column with its type and meaning.
+`make schema` writes this page.
 """
 
 

@@ -1,6 +1,6 @@
 """Bad input of every kind, made by seed: each with the verdict that whoever made it expects.
 
-    make fuzz                        # all inputs; the table of docs/testing.md
+    make fuzz                        # all inputs; the table lab/bad_inputs.csv
     python tests/fuzzing.py --family keys --show    # those of one family, with what was said
 
 An input is a small study with one thing in it changed, and a command. Its generator knows whether it is wrong, and

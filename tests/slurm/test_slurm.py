@@ -20,7 +20,8 @@ import pytest
 
 from cluster import Cluster, until, why_not
 from faults import BASE, Sampling, attempt
-from study import Study, micro_study, run_storm, sampled
+from study import BIN, Study, micro_study, run_storm, sampled
+from test_tutorials import commands, follow
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,18 @@ def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path
     assert all("'gpu_request=gpu' " in slurm.script(one["JobId"]) for one in told), "jobs lack the profile's settings"
     for path in whole.path.glob("results/landscape/*/*/*.parquet"):
         assert path.read_bytes() == (study.path / path.relative_to(whole.path)).read_bytes()
+
+
+def test_the_tutorial(slurm: Cluster, tmp_path: Path) -> None:
+    """docs/start-slurm.md from its first to its last command, on four questions; Slurm is asked every two seconds."""
+    quick = r"""sed -i 's/aime: {/aime: {questions: 4, /' config/own.yaml
+sed -i 's/\(checks:\) 40/\1 2/; $ a seconds-between-status-checks: 2' profiles/slurm/config.yaml
+"""
+    begin, snakemake, rest = commands("docs/start-slurm.md").partition("snakemake ")
+    variables = {**slurm.environment, "PATH": f"{BIN}:{slurm.environment['PATH']}"}
+    printed = follow("", tmp_path, begin + quick + snakemake + rest, **variables)
+    assert "micro-1m/aime: N=1:" in printed
+    assert (tmp_path / "trial/results/report.html").exists()
 
 
 def test_samples_are_those_of_a_local_run(slurm: Cluster, base: Study, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where files are: as docs/data.md and results/README.md say; and each is found again by who lists or parses it."""
+"""Where files are: as docs/columns.md and results/README.md say; and each is found again by who lists or parses it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIGURES, TABLES = ("svg", "pdf", "png", "csv"), ("csv", "md", "tex", "html")
 
 
 def written() -> set[str]:
-    """The paths that the code gives to what docs/data.md lists, under the names that it uses."""
+    """The paths that the code gives to what docs/columns.md lists, under the names that it uses."""
     at = LAYOUT
     paths = [
         *(at.generation(*CELL, "<id>") / SHARD, at.traces(*CELL, "<id>") / SHARD),
@@ -45,8 +45,8 @@ def written() -> set[str]:
 
 
 def documented() -> set[str]:
-    """What the first table of docs/data.md lists, ``{a,b}`` written out."""
-    page = (ROOT / "docs/data.md").read_text("utf-8").split("\n## ")[0]
+    """What the first table of docs/columns.md lists, ``{a,b}`` written out."""
+    page = (ROOT / "docs/columns.md").read_text("utf-8").split("\n## ")[1]
     found: set[str] = set()
     for line in page.splitlines():
         for text in re.findall(r"`([^`]+)`", line.split("|")[1] if line.startswith("| `") else ""):

@@ -239,7 +239,7 @@ def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | Non
     if not isinstance(options, dict):
         raise InputError(
             f"{place}: the task compares log-likelihoods of given texts, so there are no generated texts in it",
-            "use a variant of the task that generates, such as those with 'generative' or 'cot' in their names",
+            "leave it out, or run a variant that generates, such as those with 'generative' or 'cot' in their names",
         )
     if len(arguments) > 1:
         raise InputError(f"{place}: {len(arguments)} requests for one document; allowed: 1")
