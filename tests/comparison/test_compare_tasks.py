@@ -187,3 +187,25 @@ def test_two_sides_with_one_name_are_noted(tmp_path: Path, base: str | None, rl:
     more = [{"model": name} if name else {} for name in (base, rl)]
     folders = own(tmp_path / "base", (1, 2), **more[0]), own(tmp_path / "rl", (2, 3), **more[1])
     assert ("both sides are samples of a model that is called m: are they two models?" in notes(*folders)) == said
+
+
+def given_texts(folder: Path, task: str) -> None:
+    """A log of a task that compares likelihoods of given texts, as most of the harness's tasks do."""
+    row = {"doc_id": 0, "doc": {"query": "2 + 2 ="}, "target": 1, "filter": "none", "resps": [[[-1.5, "False"]]]}
+    row["arguments"] = {"gen_args_0": {"arg_0": "2 + 2 =", "arg_1": " 4"}}
+    (folder / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl").write_text(json.dumps(row) + "\n")
+
+
+@pytest.mark.parametrize("tasks", [("sums",), ("sums", "adds")])
+def test_tasks_without_generated_texts_are_left_out_and_named(tmp_path: Path, tasks: tuple[str, ...]) -> None:
+    base, rl = logs(tmp_path, tasks, tasks)
+    given_texts(base, "choices")
+    given_texts(rl, "choices")
+    found = compared(base, rl)
+    assert sorted(found) == (sorted(tasks) if len(tasks) > 1 else [""])
+    for each in found.values():
+        notes = [note for side in each.sides for note in side.notes] + list(each.notes)
+        assert any("choices" in note and "compares log-likelihoods of given texts" in note for note in notes)
+    assert list(compared(base, rl, tasks=("sums",))) == [""]
+    with pytest.raises(InputError, match="compares log-likelihoods of given texts"):
+        compared(*(next(side.glob("samples_choices*")) for side in (base, rl)))

@@ -19,7 +19,7 @@ from searchlens.errors import InputError, printable
 from searchlens.formats.documents import Ids, KnownDocuments, OwnDocuments
 from searchlens.formats.pools import Pool, Spill, Tally, proposed
 from searchlens.formats.readers.fitting import Recognised, guarded, recognised
-from searchlens.formats.readers.logged import LoggedSample, Notes, Problems, Stream
+from searchlens.formats.readers.logged import LoggedSample, Notes, NoTextsError, Problems, Stream
 
 Documents = KnownDocuments | OwnDocuments
 Failed = Literal["", "drop", "wrong", "unequal"]
@@ -77,7 +77,11 @@ def files_of_tasks(paths: Sequence[Path], wishes: Mapping[str, str]) -> dict[str
     alone = {**{name: wish for name, wish in wishes.items() if name != "date"}, "partial": "yes"}
     found: dict[str, list[Path]] = {}
     for file in chosen.files:
-        for task in {sample.stream.task for sample in guarded(chosen.reader, [file], alone, Notes())}:
+        try:
+            tasks = {sample.stream.task for sample in guarded(chosen.reader, [file], alone, Notes())}
+        except NoTextsError as error:
+            tasks = {error.task}
+        for task in tasks:
             found.setdefault(task, []).append(file)
     return found
 

@@ -16,7 +16,7 @@ from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers import fields, lines
 from searchlens.formats.readers.fields import Dated, InFolders, beside, of_dates, split_at
-from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, Stream
+from searchlens.formats.readers.logged import Document, Finish, LoggedSample, Notes, NoTextsError, Stream
 from searchlens.store.parquet import batches, columns_of, lists_of_lists
 
 # ---- lighteval
@@ -155,6 +155,7 @@ def _lighteval_document(row: Row) -> Document:
 
 _LM_EVAL_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _LONGEST_GOLD = 200
+_NO_TEXTS = "compares log-likelihoods of given texts"
 _NO_ANSWER = "[invalid]"
 """What a filter of the harness writes where it finds no answer."""
 
@@ -177,9 +178,33 @@ class LmEvalReader(InFolders):
     keys = ("doc_id", "doc", "arguments", "resps")
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-        """The samples, file by file; refuses a task that generated no text, and a date that no file has."""
+        """The samples, file by file; refuses a date that no file has. Tasks that generated no text are left out, or
+        refused if there is no other.
+        """
         read = partial(_read, wishes=wishes, notes=notes)
-        yield from of_dates(files, _LM_EVAL_NAME, lambda path: str(path.parent), wishes.get("date"), notes, read)
+        generated = [path for path in files if not _compares(path, notes)] or files
+        for path in files:
+            if path not in generated:
+                notes.add(f"a task {_NO_TEXTS}; it is left out", str(path))
+        yield from of_dates(generated, _LM_EVAL_NAME, lambda path: str(path.parent), wishes.get("date"), notes, read)
+
+
+def _compares(path: Path, notes: Notes) -> bool:
+    """Whether the first row of a file is of a task that compares likelihoods of given texts."""
+    for number, line in lines.raw(path):
+        row = lines.parsed(path, number, line, notes)
+        return isinstance(row.get("arguments"), dict | list) and not isinstance(_asked(row).get("arg_1"), dict)
+    return False
+
+
+def _asked(row: lines.Object) -> Mapping[str, Any]:
+    """The arguments of the first request."""
+    arguments = row["arguments"]
+    if isinstance(arguments, list):  # as older versions write it: a list of the arguments of each request
+        one = arguments[0] if arguments and isinstance(arguments[0], list) else []
+        return {f"arg_{i}": value for i, value in enumerate(one)}
+    first = arguments.get("gen_args_0", {}) if isinstance(arguments, dict) else {}
+    return first if isinstance(first, dict) else {}
 
 
 def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
@@ -193,7 +218,7 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
         place = f"{file.path}:{number}"
         row = lines.parsed(file.path, number, line, notes)
         lines.required(row, LmEvalReader.keys, place, "lm-evaluation-harness")
-        texts, prompt, options = _request(row, place)
+        texts, prompt, options = _request(row, place, made.task)
         drawn = (row["doc_id"], hash(repr(texts)))
         if "filter" not in row and drawn in seen:  # before filters had names, each had a row with the same texts
             notes.add("rows of one document have the same texts and name no filter; the first was read", place)
@@ -227,22 +252,21 @@ def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tupl
     return first, later
 
 
-def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | None, Mapping[str, Any]]:
+def _request(row: lines.Object, place: str, task: str) -> tuple[list[str | None], str | None, Mapping[str, Any]]:
     """The drawn texts (None: taken out of the log), the prompt, and the sampling parameters of a row. Refuses a task
     that compares likelihoods of given texts.
     """
-    arguments = row["arguments"]
-    if isinstance(arguments, list):  # as older versions write it: a list of the arguments of each request
-        arguments = {f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(one)} for i, one in enumerate(arguments)}
-    first = arguments.get("gen_args_0", {}) if isinstance(arguments, dict) else {}
+    first = _asked(row)
     options = first.get("arg_1")
     if not isinstance(options, dict):
-        raise InputError(
-            f"{place}: the task compares log-likelihoods of given texts, so there are no generated texts in it",
-            "leave it out, or run a variant that generates, such as those with 'generative' or 'cot' in their names",
+        error = NoTextsError(
+            f"{place}: the task {_NO_TEXTS}, so there are no generated texts in it",
+            "run a variant that generates, such as those with 'generative' or 'cot' in their names",
         )
-    if len(arguments) > 1:
-        raise InputError(f"{place}: {len(arguments)} requests for one document; allowed: 1")
+        error.task = task
+        raise error
+    if len(row["arguments"]) > 1:
+        raise InputError(f"{place}: {len(row['arguments'])} requests for one document; allowed: 1")
     texts = row["resps"][0] if row["resps"] and isinstance(row["resps"][0], list) else row["resps"]
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str | None) for text in texts):
         raise InputError(f"{place}: 'resps' has no texts; allowed: a list with one list of texts")

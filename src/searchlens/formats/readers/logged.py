@@ -90,6 +90,13 @@ class LoggedSample:
     """The format does not say how the text ended; it has as many tokens as its limit allows."""
 
 
+class NoTextsError(InputError):
+    """A task generated no texts."""
+
+    task = ""
+    """Its name."""
+
+
 class Notes:
     """What a reader did or found that is no error, but that whoever imports should know: one line for each kind.
 
