@@ -102,5 +102,4 @@ def record_file(folder: Path, job: str) -> Path:
 def read_record(folder: Path, job: str) -> dict[str, Any]:
     """The record of a job; empty if there is none."""
     file = record_file(folder, job)
-    record: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
-    return record
+    return json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}

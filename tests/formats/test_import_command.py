@@ -137,7 +137,7 @@ def test_every_recorded_verdict_is_counted_and_every_disagreement_listed(
 ) -> None:
     """25 questions of two samples, of which question 0 alone is right; three planted disagreements, one unscored."""
     raw["study"]["imports"] = "all"
-    monkeypatch.setattr(StudyCells, "is_gated", lambda *_: gated)
+    monkeypatch.setattr(StudyCells, "terms", lambda *_: "it is gated" if gated else "")
     lines = [{**line, "correct": line["question"] == "q0", "answer": "theirs"} for line in rows()]
     for place, value in ((0, False), (5, True), (7, True)):
         lines[place]["correct"] = value
@@ -477,7 +477,7 @@ def test_a_part_of_a_gated_benchmark_is_gated(grid: Grid, tmp_path: Path, monkey
         wanted = request_of("base", benchmark="sums", subset="some", choices=Choices(role="base", policy="theirs"))
         import_samples(grid, [path], wanted)
     again = Grid(grid.config, grid.root)
-    assert again.study.is_gated("some") and again.study.terms("some").startswith("GPQA-Diamond is gated")
-    assert not again.study.is_gated("sums")
+    assert again.study.terms("some").startswith("GPQA-Diamond is gated")
+    assert not again.study.terms("sums")
     config = replace(grid.config, study=replace(grid.config.study, imports="all"))
-    assert Grid(config, grid.root).study.is_gated("some")
+    assert Grid(config, grid.root).study.terms("some")

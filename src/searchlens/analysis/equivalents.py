@@ -113,8 +113,7 @@ def upper_edge(curves: Floats, questions: int) -> Floats:
     behind = np.take_along_axis(curves, sample.argmax(axis=0)[None], axis=0) - curves
     near = behind[..., :1] <= math.sqrt(math.log(questions)) * behind[..., 1:].std(axis=2, ddof=1, keepdims=True)
     change = np.where(near, curves - sample, -np.inf).max(axis=0)
-    edge: Floats = np.maximum.accumulate(sample.max(axis=0) - change, axis=0)
-    return edge
+    return np.maximum.accumulate(sample.max(axis=0) - change, axis=0)
 
 
 SAME = 1e-9
@@ -327,5 +326,4 @@ def last_positive(x: Floats, gaps: Floats) -> Floats:
     share = np.divide(before, drop, out=np.zeros_like(before), where=drop > 0)
     found = x[low] + np.clip(share, 0, 1) * (x[low + 1] - x[low])
     found = np.where(last == len(x) - 1, np.inf, found)
-    result: Floats = np.where(positive.any(axis=0), found, -np.inf)
-    return result
+    return np.where(positive.any(axis=0), found, -np.inf)

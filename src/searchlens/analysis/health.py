@@ -223,7 +223,7 @@ def counted(graded: pl.DataFrame) -> Counts:
     rows = []
     for name in marked["policy"].unique(maintain_order=True):
         samples = marked.filter(policy=name)
-        sums = samples.select(_sum(column) for column in known).row(0, named=True)
+        sums = samples.select(known_sum(column) for column in known).row(0, named=True)
         rows.append({"policy": name, "samples": samples.height, **sums, **_questions(solved.filter(policy=name))})
     return Counts(pl.DataFrame(rows, HEALTH), solved.drop("policy"))
 
@@ -232,7 +232,7 @@ def together(parts: Sequence[Counts]) -> pl.DataFrame:
     """The result of ``of_graded`` from the counts of all policies, some of them in each part."""
     rows = pl.concat([part.rows for part in parts])
     questions = _questions(pl.concat([part.solved for part in parts]))
-    sums = rows.select(_sum(name) for name in HEALTH.names() if name not in ("policy", *questions))
+    sums = rows.select(known_sum(name) for name in HEALTH.names() if name not in ("policy", *questions))
     total = {"policy": None, **sums.row(0, named=True), **questions}
     return pl.concat([pl.DataFrame([total], HEALTH), rows])
 
@@ -282,7 +282,7 @@ def _marks(columns: list[str]) -> dict[str, pl.Expr]:
     }
 
 
-def _sum(column: str) -> pl.Expr:
+def known_sum(column: str) -> pl.Expr:
     """The sum; null if a value is unknown."""
     return pl.when(~pl.col(column).is_null().any()).then(pl.col(column).sum()).alias(column)
 
@@ -290,7 +290,7 @@ def _sum(column: str) -> pl.Expr:
 def _questions(solved: pl.DataFrame) -> dict[str, int | None]:
     """Number of questions, and of those that no sample solves."""
     by_question = solved.group_by("question").agg(unsolved=~pl.col("correct").any(ignore_nulls=False))
-    return {"questions": by_question.height, **by_question.select(unsolved=_sum("unsolved")).row(0, named=True)}
+    return {"questions": by_question.height, **by_question.select(unsolved=known_sum("unsolved")).row(0, named=True)}
 
 
 EXAMPLES = 5

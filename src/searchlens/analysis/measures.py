@@ -279,8 +279,7 @@ def _winner(difference: Floats, noise: Floats) -> Floats:
     score = np.divide(
         difference, spread, out=np.where(difference == 0, 0.0, far), where=(spread > 0) | np.isnan(spread)
     )
-    found: Floats = special.ndtr(score)
-    return found
+    return special.ndtr(score)
 
 
 def variance_parts(

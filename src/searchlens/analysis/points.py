@@ -60,7 +60,6 @@ class Metric:
     the metrics of extensions."""
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together."""
         if self.per_sample not in (None, "sum", "mean"):
             raise InputError(f"metric {self.name!r}: per_sample={self.per_sample!r}; allowed: sum, mean")
         drawable = self.compared and (bool(self.of) or self.has_expectation)

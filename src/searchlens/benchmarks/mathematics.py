@@ -248,8 +248,8 @@ def gold_text(content: Any, boxed: bool = False, *, multiple: bool = False) -> s
     ``multiple``: there are several answers, in any order; they are separated by a comma and a space.
     """
     if isinstance(content, list):
-        parts = [gold_text(part, boxed) for part in content]
-        content = ", ".join(part for part in parts if part)
+        texts = [gold_text(part, boxed) for part in content]
+        content = ", ".join(text for text in texts if text)
     elif boxed and isinstance(content, str):
         content = last_boxed(content)
     if isinstance(content, float):
@@ -258,18 +258,18 @@ def gold_text(content: Any, boxed: bool = False, *, multiple: bool = False) -> s
         return None
     text = re.sub(r"(?<!\\)\$", "", str(content)).strip()
     if multiple:
-        text = ", ".join(part.strip() for part in _split(text))
+        text = ", ".join(part.strip() for part in parts(text))
     text = re.sub(r"\bnp\.(?=[a-z])", r"\\", in_latex(text))
     return re.sub(r"(?<=\d)\.(?=/\d)", "", text) or None
 
 
-def _split(text: str) -> list[str]:
-    """The parts between commas outside of brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
+def parts(text: str, separator: str = r",") -> list[str]:
+    """The text, split where a separator is outside of all brackets."""
+    found, depth, start = [], 0, 0
+    for match in re.finditer(rf"\\[{{}}]|[(\[{{]|[)\]}}]|(?P<cut>{separator})", text):
+        if match["cut"] is None:
+            depth += 1 if match[0][-1] in "([{" else -1
+        elif depth == 0:
+            found.append(text[start : match.start()])
+            start = match.end()
+    return [*found, text[start:]]

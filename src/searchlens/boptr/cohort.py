@@ -99,7 +99,6 @@ class CohortPlan:
     """``source`` by benchmark, where it differs; the least direct one of the models."""
 
     def __post_init__(self) -> None:
-        """Check the names and the budgets."""
         _require(self.anchor_model, self.fitted_models, "anchor_model", "the upper and lower models")
         _require(self.anchor_benchmark, self.with_role("fitted"), "anchor_benchmark", "the fitted benchmarks")
         for name, model in self.models.items():
@@ -309,7 +308,6 @@ class Cohort:
     """Of P and Q in all landscapes."""
 
     def __post_init__(self) -> None:
-        """Check the anchor and the questions."""
         plan = self.plan
         model = plan.models[plan.anchor_model]
         for role, checkpoint in (("Base", model.base), ("RL", model.rl)):

@@ -293,8 +293,7 @@ def _gaps(counts: Draws, target: Draws, places: tuple[tuple[int, ...], ...]) -> 
     """Mean of several paths minus the target, at the budgets that are not left out (-1)."""
     at = _counted(places)
     curves: list[Draws] = [counts[[place[b] for b in at]] for place in places]
-    gaps: Draws = sum(curves[1:], curves[0]) / np.float32(len(curves)) - target[at]
-    return gaps
+    return sum(curves[1:], curves[0]) / np.float32(len(curves)) - target[at]
 
 
 def _counted(places: tuple[tuple[int, ...], ...]) -> list[int]:

@@ -342,8 +342,7 @@ def log_cost(cell: CellCounts, ranked: Ints) -> Floats:
         return np.zeros(len(cell.tokens))
     cost = np.log(np.where(defined, cell.tokens, cell.tokens[ranked].min()))
     low, span = cost[ranked].min(), np.ptp(cost[ranked])
-    scaled: Floats = (cost - low) / span if span > 0 else np.zeros(len(cost))
-    return scaled
+    return (cost - low) / span if span > 0 else np.zeros(len(cost))
 
 
 def percentile_rank(values: Counts, among: Counts) -> Array:

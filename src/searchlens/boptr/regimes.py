@@ -220,8 +220,9 @@ def beta_sensitivity(rule: Rule, boot: View) -> pl.DataFrame:
         cells: dict[str, _Cell] = {}
         for d in rule.plan.with_role("fitted"):
             try:
-                cells[d] = _mapped(rule, boot, predict, model, d)
-                rows.append({"map": name, "benchmark": d, **cells[d].columns(confidence)})
+                cell = cells[d] = _mapped(rule, boot, predict, model, d)
+                path = {"policy": cell.policy, "path": cell.path}
+                rows.append({"map": name, "benchmark": d, **path, **cell.errors.columns(confidence)})
             except Reason as reason:
                 rows.append({"map": name, "benchmark": d, "reason": reason.code})
         errors = [cell.errors for cell in cells.values()]
@@ -264,10 +265,6 @@ class _Cell:
     path: str
     ends: Interval
     errors: ErrorDraws
-
-    def columns(self, confidence: float) -> dict[str, Any]:
-        """What is known of the path."""
-        return {"policy": self.policy, "path": self.path, **self.errors.columns(confidence)}
 
 
 def _mapped(rule: Rule, boot: View, predict: Callable[[Rule, At], Path], model: str, benchmark: str) -> _Cell:

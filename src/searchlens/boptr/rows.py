@@ -187,7 +187,7 @@ def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats:
     return rule.log_alpha(*rule.anchor) if in_regime else rule.mu(benchmark)
 
 
-def anchor_scale(rule: Rule, at: At) -> Prediction:
+def anchor_scale(rule: Rule, at: At) -> Path:
     """B0: one scale for every model, delta = 0."""
     return rule.path(*at.cell, anchor_log_alpha(rule, at.benchmark))
 

@@ -282,8 +282,7 @@ class Rule:
             log_alpha = self.log_alpha(model, self.plan.anchor_benchmark)
         except Reason:
             raise Reason("no_calibration") from None
-        delta: Floats = log_alpha - self.mean_log_alpha((self.plan.anchor_benchmark,))
-        return delta
+        return log_alpha - self.mean_log_alpha((self.plan.anchor_benchmark,))
 
     def log_alphas(self, benchmark: str, at: str | None = None) -> dict[str, Floats]:
         """``log_alpha`` on a benchmark by model, of those of the cohort that have one."""

@@ -125,7 +125,6 @@ def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
 
 
 def _values(score: Score, confidence: float) -> dict[str, Any]:
-    """The columns ``_VALUES`` of a score."""
     values = score.columns(confidence)
     ends = (None, None) if score.reselected is None else inference.interval(score.reselected, confidence)
     values["error"] = score.error  # draws are of single precision
@@ -133,7 +132,6 @@ def _values(score: Score, confidence: float) -> dict[str, Any]:
 
 
 def _key(constants: Constants, row: Row, pool: str) -> dict[str, Any]:
-    """The columns ``_KEY``."""
     names = {"rule": row.key, "label": row.label, "kind": row.kind, "pool": pool, "rl": row.rl}
     return {"exponents": constants.exponents, "mu": constants.mu, **names}
 

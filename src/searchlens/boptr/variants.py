@@ -21,7 +21,7 @@ from searchlens.analysis.uncertainty import Floats
 from searchlens.boptr import fit
 from searchlens.boptr.fit import Array, Features, Fit, Ints
 from searchlens.boptr.protocol import study_cells
-from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, calibrated, curve, path_text
+from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, anchor_scale, calibrated, curve, path_text
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule, records, schema
 from searchlens.boptr.view import CellCounts, Counts
 from searchlens.catalogue import frame
@@ -149,13 +149,7 @@ def _head(rule: Rule, name: str, fits: Rule) -> Rule:
 # ---- variants
 
 Core = Callable[[Rule, At], Path]
-"""v5, the paper's rule, with the scale of each model's own pair (``rows.calibrated``) or with the anchor's."""
-
-
-def one_anchor(rule: Rule, at: At) -> Path:
-    """v5 at the anchor's scale: ln alpha of the anchor cell in the anchor's regime, mu_g in the others; delta = 0."""
-    in_regime = rule.regime(at.benchmark) == rule.regime(rule.plan.anchor_benchmark)
-    return rule.path(*at.cell, rule.log_alpha(*rule.anchor) if in_regime else rule.mu(at.benchmark))
+"""v5, the paper's rule: the scale of each model's own pair (``rows.calibrated``) or the anchor's (``anchor_scale``)."""
 
 
 def signed(rule: Rule, at: At, core: Core) -> Prediction:
@@ -180,10 +174,14 @@ VARIANT_ROWS = (
     Row("v5", "v5 shared-core", "rule", _OWN, calibrated),
     Row("v6", "v6 signed SAT", "rule", _OWN, partial(signed, core=calibrated)),
     Row("v7", "v7 axis-decoupled", "rule", _OWN + "; P and Q", partial(decoupled, core=calibrated)),
-    Row("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, one_anchor),
-    Row("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, core=one_anchor)),
+    Row("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, anchor_scale),
+    Row("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, core=anchor_scale)),
     Row(
-        "v7-anchor", "v7 axis-decoupled, one anchor", "rule", _ANCHOR + "; P and Q", partial(decoupled, core=one_anchor)
+        "v7-anchor",
+        "v7 axis-decoupled, one anchor",
+        "rule",
+        _ANCHOR + "; P and Q",
+        partial(decoupled, core=anchor_scale),
     ),
 )
 """v5 is V3 and MAIN of the other tables; v5-anchor is B0. The oracles are H6 and H7."""

@@ -128,8 +128,7 @@ class View:
         if model not in self.partner or any(other is None for other in others):
             return np.broadcast_to(curve, (len(curve), self.draws))
         stacked = np.stack([other[:, 0] for other in others if other is not None], axis=1)
-        paired: Counts = stacked[:, self.partner[model]]
-        return paired
+        return stacked[:, self.partner[model]]
 
     def _curve(self, checkpoint: str | None, benchmark: str, metric: str) -> Counts | None:
         """Counts of a checkpoint under the default policy."""

@@ -43,7 +43,7 @@ def _score(args: argparse.Namespace) -> None:
         fingerprint=config_fingerprint(grid.config),
         threads=args.threads,
         limits=limits_of(args),
-        quotes=not grid.study.is_gated(cell[1]),
+        quotes=not grid.study.terms(cell[1]),
     )
 
 

@@ -84,7 +84,7 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
         return ["  no texts are stored here"]
     cell, manifests = needs.score(grid, checkpoint, benchmark), grid.manifests(checkpoint, benchmark)
     questions = grid.inputs.questions(benchmark)
-    find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.study.is_gated(benchmark)
+    find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.study.terms(benchmark)
     with readable(grid.scores(checkpoint, benchmark), "score") as content:
         return examples(pl.scan_parquet(content), find, questions, quotes=quotes)
 

@@ -6,7 +6,6 @@ common.py     which questions of the two sides are the same
 judging.py    right and wrong samples, by a grader, as recorded, and by other graders
 samples.py    samples for people to read
 logs.py       all of it: log files to ``LogComparison``, and the sentences about it
-demo.py       sample logs
 sections.py   the same as small tables of text
 """
 

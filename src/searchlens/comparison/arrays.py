@@ -256,13 +256,11 @@ def _wrong(name: str, found: object, allowed: str, hint: str = "") -> InputError
 
 
 def _check_number(name: str, given: object, kind: type, fits: Callable[[Any], bool], allowed: str) -> None:
-    """A single number of a kind."""
     if isinstance(given, bool) or not isinstance(given, kind) or not fits(given):
         raise _wrong(name, given, allowed)
 
 
 def _by_policy(base: object) -> dict[str, Any]:
-    """Base's samples by policy."""
     named = base if isinstance(base, Mapping) else {"given": base}
     if not named or not all(isinstance(name, str) and name not in ("", ANY, BEST) for name in named):
         raise _wrong("base has policies", list(named), f"one or more names, text other than {ANY!r} and {BEST!r}")
@@ -292,7 +290,6 @@ def _numbers(name: str, given: object) -> npt.NDArray[Any]:
 
 
 def _whole(array: npt.NDArray[Any], low: int, high: Any) -> bool:
-    """Whether all are whole numbers in a range."""
     return array.dtype != bool and bool(((np.floor(array) == array) & (array >= low) & (array <= high)).all())
 
 

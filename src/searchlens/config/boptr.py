@@ -40,7 +40,6 @@ class Beta(Strict):
     """On benchmarks where RL gains little from more samples, such as AIME."""
 
     def __getitem__(self, regime: Regime) -> float:
-        """The exponent of a regime."""
         exponent: float = getattr(self, regime)
         return exponent
 

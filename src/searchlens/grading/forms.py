@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import partial
 
+from searchlens.benchmarks.mathematics import parts
 from searchlens.grading.spelling import Rewriting
 
 Texts = tuple[str, str]
@@ -18,18 +19,6 @@ Texts = tuple[str, str]
 def _key(text: str) -> str:
     """A name without spaces, braces and text commands."""
     return re.sub(r"\\(?:text|q?quad)(?![A-Za-z])|[\s{}]", "", text)
-
-
-def parts(text: str, separator: str = r",") -> list[str]:
-    """The text, split where a separator is outside of all brackets."""
-    found, depth, start = [], 0, 0
-    for match in re.finditer(rf"\\[{{}}]|[(\[{{]|[)\]}}]|(?P<cut>{separator})", text):
-        if match["cut"] is None:
-            depth += 1 if match[0][-1] in "([{" else -1
-        elif depth == 0:
-            found.append(text[start : match.start()])
-            start = match.end()
-    return [*found, text[start:]]
 
 
 # ---- times of day

@@ -91,7 +91,7 @@ class Jobs:
     def __init__(self, inputs: Inputs) -> None:
         self.study, self.inputs, self.config = inputs.study, inputs, inputs.config
         self._policies = {name: from_spec(name, spec) for name, spec in self.config.policies.items()}
-        remember(self, "streams", "pools", "tokens_each", "_texts", "_speed")
+        remember(self, "streams", "pools", "tokens_each", "texts", "_speed")
 
     # ---- policies
 
@@ -270,9 +270,10 @@ class Jobs:
     def tokens_each(self, name: str, benchmark: str) -> float:
         """Tokens that a sample of a policy is expected to draw, by ``cost``."""
         policy = self._policies[name]
-        return cost.tokens_per_run(policy, self._texts(benchmark)) / policy.width
+        return cost.tokens_per_run(policy, self.texts(benchmark)) / policy.width
 
-    def _texts(self, benchmark: str) -> Texts:
+    def texts(self, benchmark: str) -> Texts:
+        """The texts that a policy is expected to draw on a benchmark, by ``cost``."""
         return cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
 
     def minutes_of(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
@@ -284,7 +285,7 @@ class Jobs:
         return float(self.tokens(benchmark, generation) / rate / 60)
 
     def _speed(self, checkpoint: str, benchmark: str, of_searches: bool) -> cost.Speed | None:
-        shape, texts = self.inputs.shape(checkpoint), self._texts(benchmark)
+        shape, texts = self.inputs.shape(checkpoint), self.texts(benchmark)
         return cost.assumed_speed(self.config, checkpoint, shape, texts, of_searches=of_searches)
 
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:

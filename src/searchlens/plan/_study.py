@@ -157,10 +157,6 @@ class StudyCells:
         family = self.family(benchmark)
         return "" if family == benchmarks.OWN else benchmarks.known_benchmark(family).terms
 
-    def is_gated(self, benchmark: str) -> bool:
-        """Whether the terms of a benchmark forbid to show its rows."""
-        return bool(self.terms(benchmark))
-
     @property
     def unlike_sides(self) -> list[str]:
         """A sentence for each configured pair whose sides differ in more than their weights."""

@@ -250,8 +250,7 @@ def _rounds(job: Job, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         return []
     if job.engine.repeatable:
         return [[chunk] for chunk in chunks]
-    config, benchmark = job.grid.config, job.pool.benchmark
-    texts = cost.texts(config, benchmark, cost.assumed_length(config, benchmark))
+    texts = job.grid.jobs.texts(job.pool.benchmark)
     policies = {each.id: from_spec(each.id, each.spec["policy"]) for each in job.pool.generations}
     lengths = {name: cost.tokens_per_run(policy, texts) for name, policy in policies.items()}
     return [sorted(chunks, key=lambda chunk: lengths[chunk.generation.id], reverse=True)]

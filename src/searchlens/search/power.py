@@ -286,5 +286,4 @@ def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:
     If q is p at temperature 1/alpha, unfiltered, the token drops out: the weight is the log-normaliser
     ``log sum_v p(v)^alpha`` of the position.
     """
-    weights: npt.NDArray[np.float64] = alpha * trace.logprobs.astype("float64") - trace.sampling_logprobs
-    return weights
+    return alpha * trace.logprobs.astype("float64") - trace.sampling_logprobs

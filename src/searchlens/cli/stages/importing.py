@@ -69,7 +69,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
     grader = _grader(grid, request)
     grading.grader(grader)
     choices = replace(request.choices, is_subset=bool(request.subset))
-    quotes = not grid.study.is_gated(request.benchmark)
+    quotes = not grid.study.terms(request.benchmark)
     with read(paths, known, grader, choices, quotes=quotes, needs_golds=not is_recorded(grader)) as reading:
         pools = reading.pools
         if is_recorded(grader):
@@ -205,7 +205,7 @@ def _stored(
         for pool in pools:
             folder = grid.layout.generation(_checkpoint(grid, request, pool.role), target, pool.id)
             made += [] if folder.exists() else [folder]
-            published.append(_publish(grid, folder, pool, quotes=not grid.study.is_gated(request.benchmark)))
+            published.append(_publish(grid, folder, pool, quotes=not grid.study.terms(request.benchmark)))
             known = grid.study.benchmark(target).path if is_known and not request.subset else None
             questions = known if isinstance(known, str) else str(path.relative_to(grid.root))
             names = (request.pair, pool.role, folder.parts[-3], target, pool.policy, pool.id)

@@ -179,7 +179,6 @@ class Problems:
         self._examples: dict[str, list[tuple[str, str]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
         return bool(self._counts)
 
     def add(self, what: str, place: str = "", found: str = "") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
@@ -13,7 +12,7 @@ from typing import IO, Any, cast
 from searchlens.benchmarks.files import distinct, refuse_constant
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers.fields import ENDS, NOISE, finish_of, golds_of
+from searchlens.formats.readers.fields import ENDS, NOISE, finish_of, golds_of, number_of
 from searchlens.formats.readers.lines import kind, opened, raw
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Stream, Verdict, shown
 from searchlens.store import parquet
@@ -122,16 +121,14 @@ def _numbers(value: Any, number: Callable[[Any], Any]) -> Any:
     return None if value is None else number(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_integer(value: Any) -> bool:
-    return _is_number(value) and 0 <= value < 2**31 and int(value) == value
+    number = number_of(value)
+    return number is not None and 0 <= number < 2**31 and number.is_integer()
 
 
 def _is_logprob(value: Any) -> bool:
-    return _is_number(value) and -1e30 < value <= NOISE
+    number = number_of(value)
+    return number is not None and -1e30 < number <= NOISE
 
 
 def _is_text(value: Any) -> bool:
@@ -153,12 +150,12 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "tokens": ("a number of tokens or a list of token ids", lambda v: _each(v, _is_integer)),
     "logprob": ("a natural log-probability (<= 0) or a list of them", lambda v: _each(v, _is_logprob)),
     "finish": (f"one of {_WORDS}", lambda v: isinstance(v, str) and finish_of(v) is not None),
-    "gold": ("a string that is not empty, or a number", lambda v: _is_number(v) or _is_text(v)),
+    "gold": ("a string that is not empty, or a number", lambda v: number_of(v) is not None or _is_text(v)),
     "prompt": _TEXT,
     "policy": _TEXT,
     "role": ("'base' or 'rl'", lambda v: v in ("base", "rl")),
     "correct": ("true, false, or a number from 0 to 1", lambda v: isinstance(v, int | float) and 0 <= v <= 1),
-    "answer": ("a string or a number", lambda v: isinstance(v, str) or _is_number(v)),
+    "answer": ("a string or a number", lambda v: isinstance(v, str) or number_of(v) is not None),
     "model": _TEXT,
 }
 

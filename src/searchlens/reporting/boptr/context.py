@@ -167,9 +167,9 @@ def model_changes(rows: pl.DataFrame) -> list[int]:
     return fmt.changes(rows.unique(["model", "benchmark"], maintain_order=True)["model"].to_list())
 
 
-def corrected(row: Row, sign: str = "") -> str:
+def corrected(row: Row, sign: str = "", digits: int = 2) -> str:
     """A corrected error with its interval, such as ``0.90 [0.41, 1.40]``."""
-    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign=sign)
+    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], digits, sign)
 
 
 # ---- notes
@@ -350,14 +350,10 @@ def least(rows: pl.DataFrame) -> str:
     same = [row for row in found if all(row[end] == found[0][end] for end in ends)]  # with one model some rules are one
     found = [found[0], *(row for row in found if row not in same)]
     overlapping = [row for row in found[1:] if row["lo_corrected"] <= found[0]["hi_corrected"]]
-    near = ", ".join(f"{row['label']} {_error(row)}" for row in overlapping[:1])
+    near = ", ".join(f"{row['label']} {corrected(row, digits=1)}" for row in overlapping[:1])
     others = f", here the same as {', '.join(row['rule'] for row in same[1:])}," if same[1:] else ""
     found[0] = {**found[0], "label": f"{found[0]['label']}{others}"}
-    return say(ERRS_LEAST, {**found[0], "rows": len(found), "error": _error(found[0]), "near": near})
-
-
-def _error(row: Mapping[str, Any]) -> str:
-    return interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], 1)
+    return say(ERRS_LEAST, {**found[0], "rows": len(found), "error": corrected(found[0], digits=1), "near": near})
 
 
 def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None:

@@ -248,8 +248,7 @@ def _map(axes: Axes, rows: pl.DataFrame, models: pl.DataFrame, benchmarks: Seque
         axes.text(x + 0.5, y + 0.52, ends, ha="center", va="top", fontsize=7, color=text.get_color(), gid="interval")
     for y, x in zip(*np.nonzero(error.isna().to_numpy()), strict=True):
         _hatched(axes, x + 0.5, y + 0.5)
-    groups = models["group"].to_list()
-    for y in (i for i in range(1, len(groups)) if groups[i] != groups[i - 1]):
+    for y in fmt.changes(models["group"].to_list()):
         axes.axhline(y, color="white", linewidth=4)
     axes.set_yticks([y + 0.5 for y in range(len(names))], [f"{model} ({group})" for model, group in models.iter_rows()])
     axes.tick_params(length=0, axis="both")

@@ -71,7 +71,6 @@ def _points(frame: pl.DataFrame, model: str, labels: Labels) -> pl.DataFrame:
 
 
 def _on_axis(points: pl.DataFrame, axis: str, labels: Labels) -> pl.DataFrame:
-    """The points with what they take on an axis."""
     if axis == "samples":
         n = pl.col("budget").cast(pl.Float64)
         taken = {"x": n, "x_lo": n, "x_hi": n}

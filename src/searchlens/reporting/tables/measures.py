@@ -321,6 +321,3 @@ def _printed(rows: pl.DataFrame) -> str:
     if not (rows["samples"] >= SMALLEST).any():
         return f"not printed: fewer than {SMALLEST} samples"
     return f"not printed: measured coverage {rows['coverage'][0]:.2f}"
-
-
-# ---- cross-likelihoods

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from searchlens.analysis.health import RHAT, RISE, Health, percent, unmixed
+from searchlens.analysis.health import RHAT, RISE, Health, known_sum, percent, unmixed
 from searchlens.analysis.health import mixing as mixed
 from searchlens.catalogue import table
 from searchlens.reporting.tables import table as fmt
@@ -156,25 +156,20 @@ def _total(costs: pl.DataFrame, channel: str) -> pl.DataFrame:
     """One row of the cost table: these shards together."""
     on_gpu = pl.col("device").str.to_lowercase().str.contains_any(list(GPU_DEVICES))
     hours, steps = pl.col("wall_seconds") / 3600, pl.col("generated") / pl.col("mean_running")
-    generated, prefixes = _sum("generated"), _sum("prefilled") + _sum("reused")
+    generated, prefixes = known_sum("generated"), known_sum("prefilled") + known_sum("reused")
     return costs.select(
         channel=pl.lit(channel),
         runs=pl.struct("checkpoint", "benchmark", "policy").n_unique(),
         samples=pl.col("rows").sum(),
         returned_M=pl.col("tokens").sum() / 1e6,
         generated_M=generated / 1e6,
-        reused=_sum("reused") / prefixes,
-        requests_per_sample=_sum("requests") / pl.col("rows").sum(),
+        reused=known_sum("reused") / prefixes,
+        requests_per_sample=known_sum("requests") / pl.col("rows").sum(),
         mean_running=pl.when(steps.is_null().any()).then(None).otherwise(pl.col("generated").sum() / steps.sum()),
         tokens_per_second=generated / pl.col("wall_seconds").sum(),
         wall_h=hours.sum(),
         gpu_h=pl.when(on_gpu).then(hours * pl.col("device_count")).otherwise(0.0).sum(),
     )
-
-
-def _sum(column: str) -> pl.Expr:
-    """The sum; null if a shard has no record."""
-    return pl.when(pl.col(column).is_null().any()).then(None).otherwise(pl.col(column).sum())
 
 
 def _amount(value: float | None) -> str:
