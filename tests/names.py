@@ -5,8 +5,6 @@
 A key (of a pair, checkpoint, benchmark, policy or pool), a title and a folder of results is each a place for a name.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import json

@@ -1,7 +1,5 @@
 """Scripts of the repository that are in no package."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What files outside of the package declare works like what the package declares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 All rows here are made up. Real files are loaded where SEARCHLENS_BENCHMARKS names a folder that has them.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Worked examples in a prompt: which ones, in what text, for whom; and that ``<bos>`` stands before it once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

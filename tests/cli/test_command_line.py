@@ -1,7 +1,5 @@
 """The command line as a whole: its help with examples, what every command takes, and what programs read."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import gzip

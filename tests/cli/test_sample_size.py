@@ -1,7 +1,5 @@
 """Predicted power against studies simulated question by question."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`searchlens import` and `imports` as a user meets them: the documented page, refusals, and taking an import back."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Imported samples: what good files become, and that every wrong one is refused as a whole, with line numbers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

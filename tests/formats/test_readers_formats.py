@@ -1,7 +1,5 @@
 """Readers of formats whose packages cannot run here: files written from their sources, one case for each trap."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mathematical equality: what counts as equal, shortcuts against math-verify, and that no answer holds up a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Graders: where answers are found, letters, instructions, and the seam."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

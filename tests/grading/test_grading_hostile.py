@@ -1,7 +1,5 @@
 """What base models write cannot hang, crash or poison a verdict: a list of the worst, and a fuzz test."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """IFEval's official checkers, imported past lm-eval's dependencies."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

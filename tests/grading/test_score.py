@@ -1,7 +1,5 @@
 """Scoring: the rows that come out, whatever the order of those that go in."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -7,8 +7,6 @@ is not whole. Not covered, because nothing enforces them in such a Slurm: memory
 accounting, two hosts, a network file system.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Damage of a store heals: what was harmed is refused, set aside and made again, as by an undisturbed run."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """What other jobs do meanwhile, and what a disk does not do: calls that fail, files that vanish or appear."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Small records of the store: YAML that others wrote, manifests, graders, frames, and records of searches."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

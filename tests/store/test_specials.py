@@ -4,8 +4,6 @@ The checkpoints are small, and lie as people have them: with ends in three files
 token, and settings of the training in the tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
