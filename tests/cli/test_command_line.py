@@ -304,9 +304,6 @@ def listed(said: str) -> list[str]:
     return [line.split()[0] for line in commands.splitlines() if line.startswith("  ")]
 
 
-# ---- the list of commands
-
-
 def test_the_help_lists_what_most_users_want(capsys: Said) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
@@ -329,9 +326,6 @@ def test_the_other_commands_are_in_the_whole_help(typed: list[str], capsys: Said
     said = capsys.readouterr().out
     assert sorted(listed(said)) == sorted(COMMANDS)
     assert all(len(line) <= 80 for line in said.splitlines())
-
-
-# ---- examples
 
 
 def examples() -> Iterator[tuple[str, str]]:

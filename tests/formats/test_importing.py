@@ -66,9 +66,6 @@ def refusal(
     return error.value.message.replace(str(path), "").split("\n")
 
 
-# ---- rows of the project's own format
-
-
 def test_rows_in_any_order_become_the_store_s_columns_in_benchmark_order(path: Path) -> None:
     reading, frame = imported(path, GOOD)
     assert frame.schema == shards.SAMPLES
@@ -182,9 +179,6 @@ def test_a_line_that_would_fill_the_memory_is_refused(path: Path) -> None:
         pass
 
 
-# ---- what the files are
-
-
 def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", [{"id": 1, "score": 2}])
     says = r"other\.jsonl has no format that is known: its first row has the keys id, sc"
@@ -206,9 +200,6 @@ def test_a_file_twice_is_refused(tmp_path: Path) -> None:
     files = [write(tmp_path / name, GOOD) for name in ("a.jsonl", "b.jsonl")]
     with pytest.raises(InputError, match="a sample occurs twice"), read_pools(files, SUMS, "math"):
         pass
-
-
-# ---- samples
 
 
 @pytest.mark.parametrize(
@@ -299,9 +290,6 @@ def test_a_pool_that_is_sorted_outside_of_memory_is_the_same(
     assert whole["question"].unique(maintain_order=True).to_list() == (names if questions else sorted(names))
 
 
-# ---- a benchmark of one's own
-
-
 def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
     rows = [row("b", 0, gold=4.0, prompt="2+2?"), row("b", 1), row("a", 0, gold="2"), row("a", 1, gold="2")]
     reading, frame = imported(path, rows, None)
@@ -327,8 +315,6 @@ def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
 def test_rows_that_do_not_make_a_benchmark_are_refused(path: Path, rows: list[Any], expected: str) -> None:
     assert refusal(path, rows, None) == [expected]
 
-
-# ---- which question
 
 KNOWN = (
     Question("k-1", "What is $1+1$?", "2", tags={"source_id": "test/1.json"}),
@@ -404,9 +390,6 @@ def test_golds_are_not_quoted_where_terms_forbid_it() -> None:
     documents.locate(Document("k-1", gold=("7",)), "log:1")
     documents.check(problems, "math")
     assert problems.lines == ["log:1: a gold of the log is not the benchmark's, question 'k-1'"]
-
-
-# ---- which policy
 
 
 @pytest.mark.parametrize(

@@ -166,9 +166,6 @@ def test_a_response_that_takes_too_long_is_unknown() -> None:
     assert [verdict.correct for verdict in verdicts] == [None, True]
 
 
-# ---- the pinned data
-
-
 @pytest.mark.skipif(find_spec("nltk") is None, reason="nltk is not installed")
 @pytest.mark.parametrize(("damage", "message"), [(False, "are not installed"), (True, "the pinned one is")])
 def test_data_that_are_missing_or_others_are_a_hard_error_that_says_how_to_get_them(

@@ -82,9 +82,6 @@ def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> Non
     )
 
 
-# ---- policies that search
-
-
 def test_planning_reads_every_controller_without_numpy() -> None:
     """The planner resolves all policies several times per job; arrays are needed only once a search runs."""
     code = (

@@ -81,9 +81,6 @@ def flip(path: Path, place: int, *, keeps_time: bool) -> None:
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-# ---- bytes that change by themselves
-
-
 def test_no_flipped_bit_is_ever_read(store: Store) -> None:
     """Size and time stay, as on a failing disk: a plan sees nothing, every reader does."""
     shard, draw = store.shard(), random.Random(1)
@@ -184,9 +181,6 @@ def test_a_table_that_makes_polars_panic_is_named(tmp_path: Path) -> None:
     assert len(said) > 10 and all(str(path) in line for line in said)
 
 
-# ---- files under names that are not theirs
-
-
 def test_a_shard_under_the_name_of_another_range_is_not_read(
     study: dict[str, Any], make_grid: Make, start: Start, store: Store
 ) -> None:
@@ -214,9 +208,6 @@ def test_shards_of_different_questions_are_not_read_as_one(store: Store, publish
     shards.publish(folder, 4, 8, rows.with_columns(pl.col("sample") + 4), **known)
     with pytest.raises(InputError, match="have 44 of 48 samples"):
         shards.read_generation(folder, 8)
-
-
-# ---- sidecars and manifests
 
 
 def harms(path: Path) -> Iterator[Callable[[], object]]:

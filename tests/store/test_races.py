@@ -36,9 +36,6 @@ def failing(number: int) -> Callable[..., None]:
     return fail
 
 
-# ---- other jobs
-
-
 def test_a_job_that_ends_while_prune_looks_left_nothing(grid: Grid, monkeypatch: Patch) -> None:
     folder = grid.scores(*CELL).with_name(".sums.parquet.0a1b2c3d.tmp")
     folder.mkdir(parents=True)
@@ -201,9 +198,6 @@ def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatc
     monkeypatch.setattr(files, "flock", failing(errno.ENOSYS))
     with files.alone(tmp_path / "lock") as alone:
         assert alone
-
-
-# ---- disks
 
 
 @pytest.mark.parametrize("lacking", [os.W_OK, os.X_OK])
