@@ -102,24 +102,16 @@ def test_log_probabilities_that_fit_no_token_are_left_out_and_noise_above_0_is_0
     assert any("not one for each token" in note for note in notes)
 
 
-def lighteval_folder(root: Path, mark: str = "") -> Path:
-    doc = {"query": "Solve: 1+1?", "choices": ["It is 2, because"], "gold_index": [0], "generation_size": 3}
-    answer = {"text": ["<think>hm</think>2", "3"], "output_tokens": [[5, 6, 7], [8]], "logprobs": [-0.5, -0.25, -1.0]}
-    one = {"text": ["4"], "output_tokens": [[9, 9]], "logprobs": [-0.5], "text_post_processed": ["!"]}
-    lighteval_run(
-        root,
-        [doc | {"id": "7"}, doc | {"id": "2"}],
-        [answer | {"text_post_processed": ["2", "3"]}, one],
-        [{"pass@k": 1.0, "length": 9.0}, {"pass@k": 0.0, "length": 9.0}],
-        mark,
-    )
-    return root
-
-
 @pytest.mark.parametrize("mark", ["", "__"])
 def test_lighteval_rows_are_documents_by_the_index_in_the_split(tmp_path: Path, mark: str) -> None:
     """Rows are shuffled; both spellings of the columns occur."""
-    drawn, notes = read("lighteval", lighteval_folder(tmp_path, mark))
+    doc = {"query": "Solve: 1+1?", "choices": ["It is 2, because"], "gold_index": [0], "generation_size": 3}
+    two = {"text": ["<think>hm</think>2", "3"], "output_tokens": [[5, 6, 7], [8]], "logprobs": [-0.5, -0.25, -1.0]}
+    one = {"text": ["4"], "output_tokens": [[9, 9]], "logprobs": [-0.5], "text_post_processed": ["!"]}
+    answers = [two | {"text_post_processed": ["2", "3"]}, one]
+    metrics = [{"pass@k": 1.0, "length": 9.0}, {"pass@k": 0.0, "length": 9.0}]
+    lighteval_run(tmp_path, [doc | {"id": "7"}, doc | {"id": "2"}], answers, metrics, mark)
+    drawn, notes = read("lighteval", tmp_path)
     assert numbered(drawn) == [(2, 0, "4"), (7, 0, "<think>hm</think>2"), (7, 1, "3")]
     first, second, third = drawn
     assert first.document.is_index
