@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import yaml
 
 import bad_inputs
 from conftest import Patch, Said
+from scripts import printed
 from searchlens.cli.main import main, parser
 from searchlens.cli.options import FIRST, Commands, put
 from searchlens.cli.terminal import Formatter, say_what_was_raised
@@ -80,8 +80,7 @@ def test_progress_can_be_left_out(place: str, option: str, level: int) -> None:
 def test_a_job_loads_no_reader_of_yaml_before_it_needs_one() -> None:
     """Every job of a run starts the command; with a snapshot it needs neither pydantic nor YAML, nor any frame."""
     code = "import sys, searchlens.cli; print(*sorted({'pydantic', 'yaml', 'polars', 'numpy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert printed(code) == ""
 
 
 @pytest.fixture

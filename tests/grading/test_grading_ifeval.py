@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scripts import printed
 from searchlens.benchmarks import Question, load
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, punkt
@@ -44,8 +45,7 @@ def test_there_are_the_25_officialcheckers_and_nothing_of_lm_eval_stays_imported
         "import sys\nfrom searchlens.grading import checkers\nprint(len(checkers.registry()),"
         " [name for name in sys.modules if name.startswith('lm_eval')], 'datasets' in sys.modules)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "25 [] False\n"
+    assert printed(code) == "25 [] False"
 
 
 @needed
