@@ -49,6 +49,7 @@ def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (study / "capitals.jsonl").write_text("\n".join(line for line in blocks if line.startswith("{")))
     before = everything(study)
     commands = [shlex.split(line)[1:] for line in blocks if line.startswith("searchlens ") and "FILE" not in line]
+    commands.insert(0, [*commands[0], "--dry-run"])
     printed = {}
     for arguments in commands:
         if arguments[0] == "run":
