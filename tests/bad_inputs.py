@@ -1,7 +1,5 @@
 """The study that bad input is made from, and inputs that are wrong in its configuration, names or options."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

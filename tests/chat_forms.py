@@ -1,7 +1,5 @@
 """Small tokenizers with chat templates in the forms of well-known families: same marks, same behaviour, own words."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

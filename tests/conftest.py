@@ -1,7 +1,5 @@
 """Shared fixtures: a small study in a folder of its own, with real files in the shipped layout."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,6 @@ is flipped, the file is cut, or a byte is put in. Where a checksum or a count co
 must be what was read before: never less, without a word.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import io

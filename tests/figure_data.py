@@ -4,8 +4,6 @@ Base answers broadly; RL puts its mass on what Base already does well and loses 
 budgets, and Base catches up at 16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

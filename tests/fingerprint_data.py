@@ -1,7 +1,5 @@
 """Small hand-made cohorts: pass curves are given as counts of questions, and so are the scales that RL would tell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -79,7 +77,7 @@ class Planted(Rule):
         super().__init__(view or sample_view(cohort(pairs)), options, **kinds)  # type: ignore[arg-type]
         self.pairs = pairs
 
-    def rule_without(self, *names: str) -> Planted:
+    def rule_without(self, *names: str) -> "Planted":
         return Planted(self.pairs, self.options, self.view, without=names)
 
     def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats:

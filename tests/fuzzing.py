@@ -10,8 +10,6 @@ Each input runs in a fork of a process that has imported everything, in a copy o
 time. An input that is refused must end with status 2, say so in few lines, and leave the folder as it was.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """Estimates in plain Python, by their definitions, and small random pools to try them on."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A hub on this machine: as much of its HTTP interface as pinning and fetching ask for."""
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import json

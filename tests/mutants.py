@@ -14,8 +14,6 @@ ones of the same files, as far as ``MOST`` seconds reach. A failure kills the mu
 time, which ends loops that never end. With ``--all-tests`` the survivors are run again without that end.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

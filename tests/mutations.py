@@ -1,7 +1,5 @@
 """Where the code of a target can be changed, by the operators of cosmic-ray, and which tests may notice it."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import random

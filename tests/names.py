@@ -5,8 +5,6 @@
 A key (of a pair, checkpoint, benchmark, policy or pool), a title and a folder of results is each a place for a name.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import json
@@ -113,21 +111,17 @@ _LATEX = {
 }
 
 
-def untex(text: str) -> str:
-    """What LaTeX prints."""
-    longest = sorted(map(re.escape, _LATEX), key=len, reverse=True)
-    hats = re.sub(r"\$\\widehat\{(.)\}\$", "\\1\u0302", text)
-    return re.sub("|".join(longest), lambda found: _LATEX[found[0]], hats)
-
-
 def _table(name: str) -> table.Table:
     frame = pl.DataFrame({"name": [name, "plain"], "value": ["1", "2"]})
     return table.Table(data=frame, parts=[table.Part(frame, title=name)], notes=[name])
 
 
 def in_latex(name: str) -> str:
+    """As LaTeX prints it."""
     line = next(line for line in table.latex(_table(name)).splitlines() if line.endswith(" & 1 \\\\"))
-    return untex(line.removesuffix(" & 1 \\\\"))
+    hats = re.sub(r"\$\\widehat\{(.)\}\$", "\\1\u0302", line.removesuffix(" & 1 \\\\"))
+    longest = sorted(map(re.escape, _LATEX), key=len, reverse=True)
+    return re.sub("|".join(longest), lambda found: _LATEX[found[0]], hats)
 
 
 def in_html(name: str, folder: Path) -> str:

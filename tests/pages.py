@@ -1,7 +1,5 @@
 """Pages of the documentation that are followed to the letter, in a copy of the sources."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Cohorts whose counts of solved questions are written down, so that every answer is known by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

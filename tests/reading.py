@@ -1,7 +1,5 @@
 """Helpers of the tests of readers: files as tools write them, and what a reader makes of them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Run one stage in a process of its own; print which files of searchlens it loaded. Usage: run_one_stage.py PICKLE."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

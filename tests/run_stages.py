@@ -1,7 +1,5 @@
 """Stages of one grid, each given what the command line gives it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""Scripts of the repository that are in no package."""
-
-from __future__ import annotations
+"""Scripts of the repository that are in no package, and code in a process of its own."""
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,3 +15,8 @@ def loaded(path: str) -> ModuleType:
     sys.modules[spec.name] = module  # where dataclasses look up their annotations
     spec.loader.exec_module(module)
     return module
+
+
+def printed(code: str, *arguments: str) -> str:
+    """What Python prints of it in a process of its own, from which nothing is imported yet."""
+    return subprocess.check_output([sys.executable, "-c", code, *arguments], text=True, timeout=120).strip()

@@ -1,7 +1,5 @@
 """Cohorts of a few hand-made estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A finished study of two sides that differ, in a folder of its own: sums of our own, with samples written by hand."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

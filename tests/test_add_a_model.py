@@ -1,7 +1,5 @@
 """docs/add-a-model.md, followed to the letter in a copy of the sources, with the micro pair on a hub of our own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Families and engines are added by the pages about them; controllers and graders by ``test_extensions.py``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What a distribution adds is there with it, and without it a line says what brings it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

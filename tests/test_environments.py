@@ -1,7 +1,5 @@
 """The conda files: pinned, complete, and the same wherever Snakemake puts them; the script that installs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

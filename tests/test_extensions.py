@@ -1,7 +1,5 @@
 """What files outside of the package declare works like what the package declares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,8 +50,6 @@ def declare(tmp_path: Path) -> Declare:
 
     return use
 
-
-# ---- metrics
 
 FEW = LandscapeOptions(draws=60)
 BUDGETS = [1, 2, 4]
@@ -212,9 +208,6 @@ def test_a_wrong_declaration_is_refused_by_name(declare: Declare, declaration: s
         _landscape(1)
 
 
-# ---- graders
-
-
 def _section(page: str, title: str, start: str) -> str:
     """The block of code in a section of a page that begins with ``start``."""
     section = (ROOT / page).read_text().partition(f"## {title}")[2]
@@ -300,8 +293,6 @@ def test_a_grader_of_an_extension_judges_in_worker_processes(declare: Declare, t
     assert set(stored["version"]) == {"working-1"}
 
 
-# ---- benchmark families
-
 CAPITALS = """
 from searchlens.benchmarks import Question, Row, RowError
 from searchlens.catalogue import family
@@ -353,9 +344,6 @@ def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, ra
     raw["benchmarks"]["sums"]["path"] = None
     with pytest.raises(InputError, match=r"benchmarks\.sums\.path: needed"):
         check.validate(raw)
-
-
-# ---- controllers
 
 
 @pytest.fixture
@@ -420,8 +408,6 @@ def test_a_controller_that_is_declared_wrongly_is_refused(
     with pytest.raises(InputError, match=complaint):
         make_grid(longest)
 
-
-# ---- tables and figures
 
 POLICIES = ("temp_0.3", "temp_1.0", "topk20_t0.9", figure_data.DEFAULT)
 

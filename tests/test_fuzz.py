@@ -1,7 +1,5 @@
 """A sample of the bad inputs of ``fuzzing.py``; ``make fuzz`` runs all of them."""
 
-from __future__ import annotations
-
 import html
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The structure of the package: which package may import which, and what stands in one place only."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

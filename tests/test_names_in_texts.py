@@ -4,8 +4,6 @@ What counts: a file with the suffix of a source or page, a dotted or private nam
 key of the configuration below one of its sections.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

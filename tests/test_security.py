@@ -1,7 +1,5 @@
 """The promises of SECURITY.md: whose code runs, what is reached, what a name can do, and where no token stands."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re

@@ -1,7 +1,5 @@
 """A results folder of another user: commands go on, or say exactly what is missing, and change nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

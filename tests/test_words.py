@@ -1,7 +1,5 @@
 """The check of plain words at its edges: ``make words``."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

@@ -4,8 +4,6 @@ One small study (two policies and greedy, eight questions, four samples) is buil
 repaired by the tests in the order in which they stand.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

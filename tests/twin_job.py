@@ -4,8 +4,6 @@ python tests/twin_job.py CONFIG.json FOLDER REPEATABLE PAUSE; prints how many re
 PAUSE of them it waits for FOLDER/go.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """A process that splits a model over two devices, and draws. Arguments: checkpoint folder, device, output file."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

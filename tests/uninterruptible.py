@@ -1,7 +1,5 @@
 """What workers of the graders may meet: used by ``test_equality``, inside worker processes."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

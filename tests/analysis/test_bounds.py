@@ -1,7 +1,5 @@
 """Bounds, importance sampling and splitting, on language models whose texts are all enumerated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

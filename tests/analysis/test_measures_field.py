@@ -50,9 +50,6 @@ def subsets(right: int, samples: int, k: int) -> list[int]:
     return [sum(marks[i] for i in chosen) for chosen in combinations(range(samples), k)]
 
 
-# ---- support
-
-
 def test_support_of_four_questions() -> None:
     found, changes = support(pool([3, 2, 0, 0], 4), pool([4, 0, 1, 0], 4), Resamples.draw(4, 200, 0))
     row = found.row(0, named=True)
@@ -87,9 +84,6 @@ def test_changes_by_chance_are_those_of_dealing_samples_at_random() -> None:
     assert certain["significant_null"] == pytest.approx(2 / math.comb(16, 8)), "all of 8 on one side is significant"
 
 
-# ---- reliability
-
-
 @pytest.mark.parametrize("tau", [0.25, 0.5, 0.75, 1.0])
 def test_g_pass_is_the_share_of_subsets(tau: float) -> None:
     for right in range(7):
@@ -111,9 +105,6 @@ def test_cover_counts_the_share_itself() -> None:
     for wrong in (0.0, 1.1):
         with pytest.raises(ValueError, match="not all in"):
             measures.cover(pool([1], 4), [wrong])
-
-
-# ---- guessing
 
 
 def test_guess_correction_is_unbiased_for_knowing_or_guessing() -> None:
@@ -146,9 +137,6 @@ def test_an_open_question_is_not_corrected() -> None:
 )
 def test_options_are_counted_in_the_question(text: str, gold: str, number: int) -> None:
     assert benchmarks.options(Question("1", text, gold)) == number
-
-
-# ---- entropy and variance
 
 
 def test_entropy_of_classes_and_missing_answers() -> None:
@@ -205,9 +193,6 @@ def test_a_single_sample_or_question_has_no_parts() -> None:
     assert row["questions_part"] is None and row["decoding_lo"] is None
 
 
-# ---- all of them
-
-
 def test_a_difference_is_paired() -> None:
     """Both sides equal on every question: no difference in any draw, and what so few questions leave open."""
     values = np.linspace(0, 1, 20)[:, None]
@@ -215,9 +200,6 @@ def test_a_difference_is_paired() -> None:
     assert rows["RL - Base"]["value"] == 0
     assert rows["RL - Base"]["hi"] == -rows["RL - Base"]["lo"] == pytest.approx(0.161, abs=0.01)
     assert rows["Base"]["hi"] - rows["Base"]["lo"] > 0.2
-
-
-# ---- the cohort
 
 
 @pytest.fixture(scope="module")
@@ -248,9 +230,6 @@ def test_guessing_on_the_recorded_choices() -> None:
     for checkpoint, wanted in (("anchor-base", [21.1, 57.8]), ("anchor-rl", [41.0, 73.2])):
         found = measures.guess_corrected(recorded(checkpoint, "zoo-gpqa"), guess, [1, 4])
         assert (100 * found.mean(axis=0)).round(1).tolist() == wanted
-
-
-# ---- wrong keys
 
 
 def test_wrong_key_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:

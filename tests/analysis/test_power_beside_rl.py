@@ -68,8 +68,6 @@ def test_the_findings_print_what_the_script_says(printed: str) -> None:
     assert len(re.findall(INTERVAL, table)) == 3 * 7 and set(re.findall(INTERVAL, table)) <= set(intervals)
 
 
-# ---- every number of the pages
-
 Number = tuple[str, ...]
 """A value, the two ends of an interval, or all three."""
 NUMBER = re.compile(r"(?:([+−]?\d*\.?\d+) )?\[([+−]?[\d.]+), ([+−]?[\d.]+)\]|([+−]?\d*\.\d+|\d+ of \d+)")

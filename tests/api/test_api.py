@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 import searchlens
 from conftest import Make, Raw
 from run_stages import analyse as analyse_recorded
+from scripts import printed
 from searchlens.cli.stages.importing import Request, import_samples
 from searchlens.cli.stages.record import record
 from searchlens.comparison.statements import Statement, statements
@@ -32,23 +31,19 @@ def counts(checkpoint: str) -> list[int]:
     return list(RIGHT[checkpoint].values())
 
 
-def in_a_process(code: str) -> None:
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
 # ---- importing
 
 
 def test_importing_the_package_imports_no_library() -> None:
     """The planner imports it several times per job."""
-    in_a_process(
+    printed(
         "import sys, searchlens; found = {'numpy', 'polars', 'pydantic', 'scipy', 'yaml'} & set(sys.modules);"
         "assert not found, found; assert {'open', 'compare', 'Study'} <= set(dir(searchlens))"
     )
 
 
 def test_a_comparison_needs_neither_torch_nor_snakemake_nor_matplotlib() -> None:
-    in_a_process(
+    printed(
         "import sys, searchlens; searchlens.compare([1, 2, 0], [2, 2, 0], samples=2, draws=100);"
         "found = {'torch', 'snakemake', 'matplotlib', 'transformers', 'math_verify'} & set(sys.modules);"
         "assert not found, found"

@@ -83,8 +83,6 @@ def test_no_value_of_any_argument_is_another_error_than_input_error() -> None:
             json.dumps(found.to_dict(), allow_nan=False)
 
 
-# ---- pools of different lengths
-
 RAGGED = [[1, 0, 0], [0, 0, 0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0]]
 FULL = [[1, 1, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1]]
 

@@ -1,7 +1,5 @@
 """Benchmark files: what is accepted, that every wrong row is named with its line, and every wrong gold."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 All rows here are made up. Real files are loaded where SEARCHLENS_BENCHMARKS names a folder that has them.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -62,8 +60,6 @@ def configured(family: str) -> BenchmarkSpec:
 def read(path: Path, family: str) -> tuple[Question, ...]:
     return benchmarks.load(path, family=family, check=False)
 
-
-# ---- layouts
 
 MATH_LAYOUTS: dict[str, Callable[[str, str], dict[str, Any]]] = {
     "MATH-500": lambda q, a: {"problem": q, "solution": "So.", "answer": a, "subject": "Algebra", "level": 2},
@@ -284,9 +280,6 @@ def test_whatever_stands_in_the_known_fields_is_read_or_refused(
     assert all(question.checks or (isinstance(question.gold, str) and question.gold) for question in questions)
 
 
-# ---- golds
-
-
 @pytest.mark.parametrize("given", ["025", 25, 25.0, "25", " 25 ", "25.0"])
 def test_integer_golds_lose_zeros_and_points(tmp_path: Path, given: object) -> None:
     path = written(tmp_path, [{"problem": "?", "answer": given}])
@@ -362,8 +355,6 @@ def test_the_first_training_questions_are_a_fair_sample(tmp_path: Path) -> None:
     assert [question.text for question in again] == [question.text for question in first]
 
 
-# ---- GPQA
-
 SECRET = "zyzzyva"
 
 
@@ -430,9 +421,6 @@ def test_no_error_quotes_a_row(tmp_path: Path) -> None:
     assert SECRET not in text
 
 
-# ---- files as on the hub
-
-
 @pytest.mark.parametrize(
     ("names", "split", "expected"),
     [
@@ -467,9 +455,6 @@ def test_a_folder_in_the_layout_of_the_hub_is_read(tmp_path: Path) -> None:
     assert found == [("math500-0001", SUMS[0][1]), ("math500-0002", SUMS[1][1])]
 
 
-# ---- the registry
-
-
 @pytest.mark.parametrize("name", catalogue.declared("family"))
 def test_a_family_names_only_what_there_is(name: str) -> None:
     known = known_benchmark(name)
@@ -482,8 +467,6 @@ def test_a_family_names_only_what_there_is(name: str) -> None:
     of = known.title.replace("-Diamond", "").split()[0]
     assert f"**{'rltrain' if name.startswith('rltrain') else of}" in described
 
-
-# ---- real files
 
 REAL = os.environ.get("SEARCHLENS_BENCHMARKS", "")
 FILES = {

@@ -1,7 +1,5 @@
 """Worked examples in a prompt: which ones, in what text, for whom; and that ``<bos>`` stands before it once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence
@@ -50,9 +48,6 @@ def letters(folder: Path, begin: bool = True) -> Path:
     return folder
 
 
-# ---- texts
-
-
 @pytest.mark.parametrize(
     ("family", "expected"),
     [
@@ -94,9 +89,6 @@ def test_an_example_that_would_stop_its_own_answer_is_refused() -> None:
     worked = WorkedExamples((Example("a", "b"), Example("c", "d\nQuestion: e")), 1)
     with pytest.raises(InputError, match=r"worked example 2: its answer contains '\\nQuestion:'"):
         prompts.template("question-answer").with_examples(worked)
-
-
-# ---- which ones
 
 
 def prompter(folder: Path, worked: WorkedExamples) -> Prompter:
@@ -155,9 +147,6 @@ def test_a_file_that_is_not_there_is_named_with_its_key(raw: Raw, make_grid: Mak
         make_grid(raw).inputs.template("toy-base", "sums")
 
 
-# ---- ids
-
-
 def test_ids_know_what_is_shown_and_nothing_else(raw: Raw, make_grid: Make, tmp_path: Path) -> None:
     def ids(rows: Sequence[Example] = SUMS, checkpoint: str = "toy-base", **spec: Any) -> list[str]:
         write(tmp_path / "worked.jsonl", rows)
@@ -193,9 +182,6 @@ def test_a_seed_without_a_draw_is_a_mistake(raw: Raw, make_grid: Make) -> None:
     raw["benchmarks"]["sums"]["examples"] = {"path": "worked.jsonl", "seed": 1}
     with pytest.raises(InputError, match=r"benchmarks\.sums\.examples\.seed: goes with drawn: true only"):
         make_grid(raw)
-
-
-# ---- <bos>
 
 
 @pytest.mark.parametrize("family", ["transformers", "vllm"])

@@ -1,7 +1,5 @@
 """Prompts decide what a model does: the recipes' exact strings, and questions that stay what they are."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

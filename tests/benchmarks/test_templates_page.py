@@ -1,7 +1,5 @@
 """docs/templates.md, followed to the letter: its files in a study of two models in the form of Llama 3.1."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

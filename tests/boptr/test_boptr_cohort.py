@@ -62,9 +62,6 @@ LEAST: dict[str, Any] = {
 }
 
 
-# ---- the plan
-
-
 def test_plan_file_gives_the_plan_back(tmp_path: Path) -> None:
     """Every field differs from its default, names keep their order, and titles may hold any character."""
     write_plan(PLAN, tmp_path / PLAN_FILE)
@@ -193,9 +190,6 @@ def test_plan_without_its_anchor_or_with_other_budgets_is_refused(key: str, valu
         CohortPlan(**{**fields, key: value})
     named = "anchor_model" if key == "models" else key
     assert all(word in error.value.message for word in (named, *words))
-
-
-# ---- landscapes
 
 
 @pytest.fixture(scope="module")

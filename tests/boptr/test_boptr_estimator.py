@@ -83,9 +83,6 @@ def without_first_finish(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("metric") != "T") if "metric" in frame.columns else frame
 
 
-# ---- what is read
-
-
 @pytest.mark.long
 def test_expected_frames_do_not_depend_on_the_order_of_samples() -> None:
     """Choosing or judging on prefix anywhere would move some number when samples change places."""
@@ -124,9 +121,6 @@ def test_the_estimator_of_frames_is_their_last_column() -> None:
 def test_study_refuses_another_estimator_than_the_options_name() -> None:
     with pytest.raises(ValueError, match="'first_k', the options name 'unbiased'"):
         study(simulate(design(), 1, "first_k"), options("unbiased"))
-
-
-# ---- where there is no expectation
 
 
 def blanked(policy: str, budget: int, *columns: str, question: int | None = None) -> Landscape:
@@ -168,9 +162,6 @@ def test_whether_there_is_a_vote_is_read_from_prefixes() -> None:
         }
 
 
-# ---- ties and intervals of sums that are no counts
-
-
 def test_rounding_errors_have_no_ranks() -> None:
     """At one sample P is Q: their difference ties under all policies, whatever the rounding of expectations."""
     P = np.array([[[30.1]], [[30.1]], [[22.7]]], np.float32)
@@ -193,9 +184,6 @@ def test_intervals_of_single_estimates(estimator: Estimator) -> None:
         return
     assert np.allclose([ends.lo[:3], ends.hi[:3]], np.quantile(counts[:3, 1:] / 60, [0.025, 0.975], axis=1), atol=1e-6)
     assert ends.lo[4] < 1 and ends.hi[4] == 1
-
-
-# ---- what is printed
 
 
 @pytest.mark.parametrize("estimator", BOTH)

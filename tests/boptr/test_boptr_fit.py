@@ -41,9 +41,6 @@ def law(k: int, t: int, levels: int) -> list[int]:
     return [min(max((2 * k + t * i + 5) // 10, 0), levels - 1) for i in range(levels)]
 
 
-# ---- grids and rounding
-
-
 def test_grids() -> None:
     assert pytest.approx([2 ** (k / 5) for k in range(-10, 21)]) == ALPHAS
     assert BETAS == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
@@ -108,9 +105,6 @@ def test_lattice_lists_each_path_once_with_its_pairs() -> None:
     assert np.allclose(grid.weights.sum(axis=2), 1) and (np.count_nonzero(grid.weights, axis=2) <= 2).all()
 
 
-# ---- what a path identifies
-
-
 @pytest.mark.parametrize("levels", [5, 7])
 def test_identified_interval_is_the_run_of_equal_paths(levels: int) -> None:
     """log2 alpha in steps of 1/20: borders lie at tenths, so the run's first step is the closed end and the step after
@@ -139,9 +133,6 @@ def test_a_path_at_one_end_is_bounded_on_one_side() -> None:
     assert boundary_distance(2.0**5, 0.0, 5) == pytest.approx(1.5)
     assert identified_alpha(3.0, 0.5, 1) == (0, np.inf)
     assert boundary_distance(3.0, 0.5, 1) == np.inf
-
-
-# ---- fits: every triple, one by one
 
 
 Candidate = tuple[int, int, int]
@@ -243,9 +234,6 @@ def test_free_fit_is_the_best_pair_with_the_nearest_policies() -> None:
         assert found.error[draw] == pytest.approx(least / 5)
 
 
-# ---- ties by hand
-
-
 @pytest.mark.parametrize(
     ("path", "tenths", "printed"),
     [
@@ -286,6 +274,3 @@ def test_pool_order_comes_before_the_smaller_exponent() -> None:
     P, R = np.array([[48, 56, 37], [56, 28, 0]])[:, :, None], np.full((3, 1), 40)
     found = fit_locked(*as_float(P, R), lattice((1.0,), (0.5, 0.7), 3), 0.6)
     assert (*triple(found, 0), found.policy[0], found.error[0]) == (0, 7, 0, pytest.approx(40 / 3))
-
-
-# ---- planted laws

@@ -97,9 +97,6 @@ def test_missing_splits_and_undefined_priors() -> None:
     assert isinstance(FRONTIER["Z0-u"].predict(falling, At("done", "gpqa")), Path)
 
 
-# ---- probe
-
-
 def spread(count: int) -> dict[str, Pair]:
     """P_max alone differs, ln alpha falls with it but for some noise."""
     noise = np.random.default_rng(4).normal(0, 0.1, count)
@@ -200,9 +197,6 @@ def augmented_ridge(x: np.ndarray, y: np.ndarray, target: np.ndarray, penalty: f
     return float(weights[0] + (target - mean) / sd @ weights[1:])
 
 
-# ---- fingerprint
-
-
 def test_fingerprint_of_known_curves() -> None:
     """P0 = 0.2, Pmax = 0.6, so u = sqrt(0.8 * 0.4); 0.54 is halfway from 0.52 (8) to 0.56 (16)."""
     rule = Planted({"m": Pair(pool((200, 320, 440, 520, 560), 600))})
@@ -225,9 +219,6 @@ def test_no_fingerprint_without_split_or_default_policy() -> None:
     rule = Planted({"m": Pair(None), "n": Pair({data.BEST: data.PLAIN})})
     assert attempt(fingerprint, rule, "m") == Reason("no_rltrain")
     assert attempt(fingerprint, rule, "n") == Reason("policy_missing")
-
-
-# ---- V5b
 
 
 def test_ridge_branch_is_ridge() -> None:
@@ -343,9 +334,6 @@ def test_row_puts_the_predicted_offset_into_the_rule() -> None:
         path = V5B.predict(rule, At("m3", benchmark))
         assert np.log(path.alpha) == pytest.approx(mu + delta_hat(rule, "m3"))
     assert attempt(V5B.predict, Planted(varied(3)), At("m0", "math")) == Reason("too_few_models")
-
-
-# ---- V4
 
 
 def slow_loo_score(x: np.ndarray, y: np.ndarray, penalty: float, k: int | None) -> float:

@@ -26,9 +26,6 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-# ---- absolute errors
-
-
 def replicates(truth: np.ndarray, error: np.ndarray, count: int = 300, draws: int = 400) -> np.ndarray:
     """Bootstrap draws of cells (replicates, cells, budgets, 1 + draws): normal noise, correlated .7 between budgets."""
     cells, budgets = truth.shape
@@ -143,9 +140,6 @@ def test_interval_leaves_the_point_out_of_the_quantiles() -> None:
     assert interval(draws, 0.9, "centred") == pytest.approx((1e6 - 45, 1e6 + 45))
     assert np.isnan(interval([3.0, 3.0])).all()
     assert interval([9.0, 1.0, 3.0], 0.5) == pytest.approx((1.5, 2.5)), "two draws are enough"
-
-
-# ---- over models
 
 
 @pytest.mark.parametrize("models", [5, 7, 10])

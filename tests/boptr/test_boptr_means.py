@@ -153,8 +153,6 @@ def test_variants_are_averaged_apart() -> None:
     assert dict(frame.select("exponents", "error").iter_rows()) == {"paper": 1, "own": 9}
 
 
-# ---- the tables' sets of cells
-
 BENCHMARKS = {
     "math": Benchmark("math"),
     "floor": Benchmark("floor"),
@@ -217,9 +215,6 @@ def test_regime_means_by_hand() -> None:
 
 def test_new_models_have_their_own_means() -> None:
     assert table("new models") == pytest.approx({"n": 500})
-
-
-# ---- contrasts
 
 
 def contrast(
@@ -332,8 +327,6 @@ def test_other_pools_are_not_contrasted() -> None:
     found = contrast({"V3": v3, ("V1", "full"): v3})
     assert found["V1", "V3"]["reason"] == "no_matched_cells"
 
-
-# ---- the frame of errors
 
 POOL = {DEFAULT: (2, 9, 17, 31, 40), "topp0.9_t0.7": (11, 20, 29, 38, 47), "temp_0.3": (23, 26, 28, 30, 33)}
 

@@ -54,9 +54,6 @@ def text(path: Any) -> str:
     return path_text(path, BUDGETS)
 
 
-# ---- mu, delta and the path by hand
-
-
 def test_scales_offsets_and_means_by_hand() -> None:
     """Natural logarithms; the new model has an offset and no part in the mean; nonmath 0, floor ln 2."""
     found = rule()
@@ -71,9 +68,6 @@ def test_scales_offsets_and_means_by_hand() -> None:
 def test_paths_round_in_log2() -> None:
     """log2 alpha .533 at beta 1: 1.447 is nearer to 2, although it is nearer to 1 on the linear scale."""
     assert text(rule().path("b", "gpqa", np.array([0.533 * np.log(2)]))) == "2/4/8/16/16"
-
-
-# ---- the cohort's own exponents
 
 
 def test_own_means_are_fitted_at_own_exponents() -> None:
@@ -148,9 +142,6 @@ def test_own_exponents_are_the_pooled_optimum_in_every_draw(seed: int, without: 
     assert any(len(set(found.beta(benchmark))) > 1 for benchmark in sources)
 
 
-# ---- models that are left out
-
-
 def test_left_out_models_leave_the_mean_and_keep_their_offset() -> None:
     """Without b mu is 1.0, and delta .4, .8 and -.4 for m, b and c: by hand."""
     found = rule(without=["b"])
@@ -212,9 +203,6 @@ def test_new_models_move_nothing() -> None:
         before, after = (rule(c, exponents=exponents) for c in (study(), moved(study(), "n")))
         assert snapshot(before, "mbc") == snapshot(after, "mbc")
         assert log2(before.delta("n")) != log2(after.delta("n"))
-
-
-# ---- what is not defined, and why
 
 
 def lacking(*gone: tuple[str, str], short: Sequence[tuple[str, str]] = ()) -> Cohort:

@@ -36,9 +36,6 @@ def cell(
     return CellCounts(tuple(names), controllers, *counts, np.array(tokens or [100.0] * len(P)))
 
 
-# ---- ranks
-
-
 @pytest.mark.parametrize(
     ("values", "ranks"),
     [
@@ -65,9 +62,6 @@ def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
     pool = column(10, 20, 40)
     everybody = column(10, 20, 40, 20, 30, 5)
     assert fit.percentile_rank(everybody, pool)[:, 0].tolist() == [0, 0.5, 1, 0.5, 0.75, 0]
-
-
-# ---- features
 
 
 def test_searches_are_not_ranked() -> None:
@@ -112,9 +106,6 @@ def test_every_controller_has_an_index() -> None:
     assert fit.fixed_coordinates(found)[0].tolist() == [0.6, 0.6, 0.2, 1.0, 1.0, 0.0]
 
 
-# ---- prototype, distance, loss
-
-
 RANKS = tuple(np.array([[[0, 1, 0.5], [1, 0, 1]], [[0.2, 0.4, 0.6], [0.8, 0.6, 0.4]]])[..., None])
 """Two coordinates of two policies at three budgets."""
 FOUND = Features(RANKS, np.array([[0.3, 0.9]]), (1.0, 4.0, 0.5))
@@ -152,7 +143,6 @@ def test_ties_go_by_name() -> None:
         assert found.tolist() == expected
 
 
-# ---- the whole rule
 STUDY = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}
 LOG2_ALPHA = 1.4
 

@@ -39,9 +39,6 @@ def study() -> Cohort:
     return cohort(landscapes, TWO, STUDY)
 
 
-# ---- draws from draws
-
-
 def test_draw_from_a_draw_takes_its_questions() -> None:
     """As many, only those of its parent, twice as scattered as the parent, and the same for the same seed."""
     parent = bootstrap_view(study(), 300, 5)
@@ -53,9 +50,6 @@ def test_draw_from_a_draw_takes_its_questions() -> None:
         assert weights[:, 1:].var() / of_parent[:, 1:].var() == pytest.approx(2, abs=0.1)
         np.testing.assert_array_equal(weights, nested_view(parent, 5).weights[name])
     assert not np.array_equal(nested.weights["math"], nested.weights["gpqa"])
-
-
-# ---- the sample
 
 
 def test_single_points_are_counted_at_any_budget() -> None:
@@ -110,9 +104,6 @@ def test_what_was_not_sampled_is_none() -> None:
         assert view.default(*cell) is None and base is not None and base.policies == ("temp_0.3",)
 
 
-# ---- the bootstrap
-
-
 def test_benchmarks_are_drawn_independently() -> None:
     weights = bootstrap_view(study(), 2000, 3).weights
     first, second = (weights[name][:, 1:] for name in ("math", "gpqa"))
@@ -153,9 +144,6 @@ def test_other_models_do_not_change_the_draws() -> None:
     before, after = (bootstrap_view(c, 40, 1) for c in (cohort(alone, {"m": TWO["m"]}, STUDY), found))
     for benchmark in STUDY:
         np.testing.assert_array_equal(before.target("m", benchmark), after.target("m", benchmark))
-
-
-# ---- re-pairings
 
 
 CURVES = {name: [3 * i + b for b in range(5)] for i, name in enumerate("abcd")}

@@ -92,9 +92,6 @@ def is_count(value, questions, budgets=5):
     return abs(round(value / step) * step - value) <= HALF_UNIT
 
 
-# ---- grids
-
-
 def test_every_printed_alpha_lies_on_the_grid():
     """Step 2^(1/5), P and Q channel; the grid reaches the printed extremes .44 and 16."""
     printed = set(table("alpha_math")["alpha"]) | set(table("q_channel")["alpha"])
@@ -134,9 +131,6 @@ def test_the_printed_r1_exponent_and_the_regime_exponent_give_one_path():
         assert HORIZONTAL["H5", "Math500"][end] == HORIZONTAL["H7", "Math500"][end]
 
 
-# ---- mu and delta
-
-
 def test_printed_offsets_need_the_mean_over_seven_models():
     """delta of the anchor and of DS-Math; leaving Math-7B out of mu contradicts the anchor's."""
     assert delta("7B") == pytest.approx(PROSE["delta_anchor"], abs=5e-5)
@@ -166,9 +160,6 @@ def test_floor_scale_of_the_regime_table():
     """2.00 is exp(mu_floor) with ln 2, and the anchor's alpha with 2^(9/7), the mean of the fits of its cells."""
     assert np.exp(LN2) == pytest.approx(PROSE["alpha_floor"])
     assert 2 ** (9 / 7) * np.exp(delta("7B")) == pytest.approx(PROSE["alpha_floor"], abs=HALF_UNIT)
-
-
-# ---- rounding
 
 
 @pytest.mark.parametrize(
@@ -220,9 +211,6 @@ def test_mistrals_mean_needs_log2_rounding():
     assert np.mean(at_the_other_budgets) == pytest.approx(VERTICAL["V3"]["Mistral"], abs=HALF_UNIT)
 
 
-# ---- which cells there are, and their means
-
-
 def cells_of(row):
     """Defined cells of each model."""
     if row == "V2":
@@ -261,9 +249,6 @@ def test_contrasts_are_on_common_benchmarks(row):
     theirs = anchor_errors(row)
     ours = {cell: error for cell, error in anchor_errors("H5").items() if cell in theirs}
     assert (mean(ours, "micro") - mean(theirs, "micro")) == pytest.approx(PROSE[f"h5_{row.lower()}"], abs=HALF_UNIT)
-
-
-# ---- counts
 
 
 def printed_errors():
@@ -315,9 +300,6 @@ def test_numbers_of_questions_are_forced(benchmark):
     fitting = [n for n in range(30, 601) if all(is_count(value, n) for value in values)]
     assert fitting[0] == QUESTIONS[benchmark]
     assert all(n % QUESTIONS[benchmark] == 0 for n in fitting)
-
-
-# ---- seeds, V4
 
 
 def test_v4_scores_are_those_of_the_training_mean():

@@ -1,7 +1,5 @@
 """Bad input of every command: one message that names the file or key, no traceback, and nothing changed."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

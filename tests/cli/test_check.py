@@ -1,7 +1,5 @@
 """`searchlens check` says everything before a job starts, at once, with the file in which each key stands."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """`searchlens preview`: report and explorer of what is complete, while the rest of a study is sampled."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

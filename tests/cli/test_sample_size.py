@@ -1,7 +1,5 @@
 """Predicted power against studies simulated question by question."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -34,9 +32,6 @@ from searchlens_lab.simulate import simulate, small_design, write
 BUDGETS = np.array([1, 2, 4, 8, 16])
 PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
 """N(b) of two rows: the same Base samples, read at other budgets."""
-
-
-# ---- studies, simulated from hits
 
 
 def estimates(
@@ -101,9 +96,6 @@ def test_predicted_power_is_that_of_simulated_studies(design: Design, contrasts:
     assert power(design, components, gap, contrasts=contrasts) == pytest.approx(seen, abs=0.05)
 
 
-# ---- the formula
-
-
 def test_power_is_that_of_the_paired_t_test() -> None:
     """One benchmark without shared variance, against statsmodels."""
     components, design = Components(30, 20, 0.8), Design((400,), 7, seeds=2)
@@ -137,9 +129,6 @@ def test_required_is_the_smallest_sufficient_design() -> None:
 
 def test_questions_cannot_replace_models_that_differ() -> None:
     assert required(Design((500,), 5), Components(20, 20, 1.5), 1.0, 0.9, "questions") is None
-
-
-# ---- components
 
 
 def test_components_are_recovered_from_planted_ones() -> None:
@@ -200,9 +189,6 @@ def test_one_model_does_not_tell_how_models_differ() -> None:
     found = estimate_components({("a", "d"): parts, ("a", "e"): -parts})
     assert (found.model_sd, found.shared) == (TYPICAL.model_sd, TYPICAL.shared)
     assert found.question_sd == pytest.approx(parts.std(ddof=1))
-
-
-# ---- the command
 
 
 def test_command_prints_what_would_suffice(capsys: pytest.CaptureFixture[str]) -> None:

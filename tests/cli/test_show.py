@@ -1,7 +1,5 @@
 """`searchlens show`: questions with the answers of both sides and their prompts, for people and for programs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

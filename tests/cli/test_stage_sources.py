@@ -1,7 +1,5 @@
 """What a stage depends on is derived from its imports: all that runs, and editing any of it reruns the stage."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """What a user sees of a run from another terminal: states, sums, and why something failed."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

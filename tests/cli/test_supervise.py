@@ -1,7 +1,5 @@
 """`searchlens run`: one line of progress in place of Snakemake's blocks, every error, its exit status, and Ctrl-C."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -5,8 +5,6 @@ every look at it, may wait for up to a few milliseconds, by seed. Whatever the o
 well, and what all leave behind becomes, by the same command, what one job alone makes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -5,8 +5,6 @@
 ``calls.txt``, so that the last one is known when the process dies of it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

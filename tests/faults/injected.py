@@ -3,8 +3,6 @@
 ``searchlens.store.files`` publishes everything by calls of ``os``; what fills a temporary file counts as one write.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The model is a dictionary: (generation, question, sample) to what was drawn, whi
 of its seed. After every run the store equals it, and nothing is left to draw or to report.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

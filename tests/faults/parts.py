@@ -1,7 +1,5 @@
 """Everything that can be tried, in parts that are tried one after another, and what they take."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

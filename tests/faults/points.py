@@ -4,8 +4,6 @@ Each point is a process of its own, forked from one that has everything imported
 the store, gives the same commands again, and compares every Parquet file with that of an undisturbed run.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

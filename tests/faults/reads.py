@@ -5,8 +5,6 @@ point is a process of its own. Afterwards nothing that was finished may be gone 
 the files of an undisturbed run.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import errno

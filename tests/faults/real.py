@@ -8,8 +8,6 @@ meets the fault, the second must end well, draw nothing again that was in a fini
 undisturbed run. A point takes some ten seconds of processor time, most of them for starts of processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import hashlib

@@ -6,8 +6,6 @@ python tests/faults/run.py [--points N] [--states N] [--meetings N] [--steps N] 
 docs/testing.md has the figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

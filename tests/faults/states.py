@@ -6,8 +6,6 @@ states are laid out in which nothing, one, or two of the unsynced calls are miss
 same command given again. The idea is that of ALICE (Pillai and others, OSDI 2014).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A mini study with a scripted engine: sampled, graded and analysed in a fraction of a second, without torch."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

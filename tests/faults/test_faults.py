@@ -1,7 +1,5 @@
 """A sample of the faults of `make test-faults`, by seed: nothing is lost, torn or drawn twice, whatever breaks."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Containers: a sample of the damage of ``containers.py``, headers that count, and small files that hold too much."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Exports: what is written is what the study has, and our readers read the same questions, texts and verdicts back."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,5 @@
 """`searchlens import` and `imports` as a user meets them: the documented page, refusals, and taking an import back."""
 
-from __future__ import annotations
-
-import json
 import shlex
 import shutil
 import subprocess
@@ -16,6 +13,7 @@ import polars as pl
 import pytest
 
 import searchlens
+from reading import written
 from run_stages import analyse, landscape_cell, recovery_cell, score_cell
 from searchlens.analysis.pool import read_pools
 from searchlens.benchmarks import Question
@@ -51,6 +49,7 @@ def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (study / "capitals.jsonl").write_text("\n".join(line for line in blocks if line.startswith("{")))
     before = everything(study)
     commands = [shlex.split(line)[1:] for line in blocks if line.startswith("searchlens ") and "FILE" not in line]
+    commands.insert(0, [*commands[0], "--dry-run"])
     printed = {}
     for arguments in commands:
         if arguments[0] == "run":
@@ -93,9 +92,7 @@ def rows(**more: Any) -> list[dict[str, Any]]:
 
 
 def write(folder: Path, lines: list[dict[str, Any]], name: str = "samples.jsonl") -> Path:
-    path = folder / name
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+    return written(folder / name, lines)
 
 
 def request(**changes: Any) -> Request:
@@ -234,11 +231,9 @@ CELL = ("mine-base", "code")
 def log(folder: Path, side: str, *, answers: bool = True, text: str | None = None, **more: Any) -> Path:
     """A folder of lm-evaluation-harness: a run for each sample, whose text was taken out, judged by two metrics."""
     made = folder / side / f"org__{side}"
-    made.mkdir(parents=True)
     for sample in range(4):
         rows = [row(i, sample, sample < right, answers, text) | more for i, right in enumerate(RIGHT[side])]
-        path = made / f"samples_code_2026-01-0{sample + 1}T00-00-00.000000.jsonl"
-        path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+        written(made / f"samples_code_2026-01-0{sample + 1}T00-00-00.000000.jsonl", rows)
     return made
 
 
@@ -426,9 +421,7 @@ def test_the_scorer_is_one_that_all_samples_have() -> None:
 def own(folder: Path, name: str = "rows.jsonl", **more: Any) -> Path:
     """The questions of the toy study, two samples each, without texts."""
     rows = [{"question": f"q{q}", "sample": s, "correct": s == 0, **more} for q in range(5) for s in range(2)]
-    path = folder / name
-    path.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    return path
+    return written(folder / name, rows)
 
 
 def test_a_benchmark_has_one_judge(grid: Grid, tmp_path: Path) -> None:
@@ -449,16 +442,15 @@ def test_a_benchmark_has_one_judge(grid: Grid, tmp_path: Path) -> None:
 def test_logs_without_texts_or_verdicts_are_refused_with_what_helps(grid: Grid, tmp_path: Path) -> None:
     theirs = {"choices": Choices(role="base", policy="theirs")}
     rows = [{"question": f"q{i}", "sample": 0, "gold": "1", "correct": i != 3} for i in range(25)]
-    path = tmp_path / "samples.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    path = written(tmp_path / "samples.jsonl", rows)
     with pytest.raises(InputError, match="the log has no texts to grade; --grader recorded takes its verdicts"):
         import_samples(grid, [path], request_of("base", grader="math", **theirs))
     unscored = [{**each, "correct": None, "text": ""} if i < 4 else each for i, each in enumerate(rows)]
-    path.write_text("".join(json.dumps(each) + "\n" for each in unscored))
+    written(path, unscored)
     with pytest.raises(InputError, match="only 84% of 25 samples have a verdict of correct"):
         import_samples(grid, [path], request_of("base", **theirs))
     between = [{**each, "correct": 0.5} if i < 4 else each for i, each in enumerate(rows)]
-    path.write_text("".join(json.dumps(each) + "\n" for each in between))
+    written(path, between)
     with pytest.raises(InputError, match="16% of 25 values of correct are between 0 and 1, which counts as wrong"):
         import_samples(grid, [path], request_of("base", **theirs))
 

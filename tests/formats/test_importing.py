@@ -1,7 +1,5 @@
 """Imported samples: what good files become, and that every wrong one is refused as a whole, with line numbers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -13,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from reading import written
 from searchlens import benchmarks
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
@@ -42,11 +41,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "samples.jsonl"
 
 
-def write(path: Path, rows: Sequence[Any]) -> Path:
-    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in rows))
-    return path
-
-
 Frame = tuple[Reading, pl.DataFrame]
 
 
@@ -54,7 +48,7 @@ def imported(
     path: Path, rows: Sequence[Any], questions: Sequence[Question] | None = SUMS, choices: Choices = BASE
 ) -> Frame:
     """What a file of one pool becomes: the reading, and the samples in the columns of the store."""
-    with read_pools([write(path, rows)], questions, "math", choices) as reading:
+    with read_pools([written(path, rows)], questions, "math", choices) as reading:
         (pool,) = reading.pools
         return reading, pl.concat(pool.frames())
 
@@ -66,9 +60,6 @@ def refusal(
     with pytest.raises(InputError) as error:
         imported(path, rows, questions, choices)
     return error.value.message.replace(str(path), "").split("\n")
-
-
-# ---- rows of the project's own format
 
 
 def test_rows_in_any_order_become_the_store_s_columns_in_benchmark_order(path: Path) -> None:
@@ -177,18 +168,15 @@ def test_mistakes_are_one_line_for_each_kind_with_two_examples(path: Path) -> No
 
 
 def test_a_line_that_would_fill_the_memory_is_refused(path: Path) -> None:
-    write(path, GOOD)
+    written(path, GOOD)
     os.truncate(path, path.stat().st_size + LONGEST + 1)
     says = r"samples\.jsonl:5: more than 268,435,456 bytes in a line"
     with pytest.raises(InputError, match=says), read_pools([path], SUMS, "math", BASE):
         pass
 
 
-# ---- what the files are
-
-
 def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
-    other = write(tmp_path / "other.jsonl", [{"id": 1, "score": 2}])
+    other = written(tmp_path / "other.jsonl", [{"id": 1, "score": 2}])
     says = r"other\.jsonl has no format that is known: its first row has the keys id, sc"
     for path, message in ((other, says), (tmp_path / "nothing.jsonl", r"cannot read .*nothing\.jsonl")):
         with pytest.raises(InputError, match=message), read_pools([path], SUMS, "math"):
@@ -196,8 +184,8 @@ def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_as_the_files_in_it(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", GOOD[:2])
-    write(tmp_path / "b.jsonl", GOOD[2:])
+    written(tmp_path / "a.jsonl", GOOD[:2])
+    written(tmp_path / "b.jsonl", GOOD[2:])
     (tmp_path / "notes.txt").write_text("nothing of this")
     with read_pools([tmp_path], SUMS, "math", BASE) as reading:
         assert [file.name for file in reading.files] == ["a.jsonl", "b.jsonl"]
@@ -205,12 +193,9 @@ def test_a_folder_is_read_as_the_files_in_it(tmp_path: Path) -> None:
 
 
 def test_a_file_twice_is_refused(tmp_path: Path) -> None:
-    files = [write(tmp_path / name, GOOD) for name in ("a.jsonl", "b.jsonl")]
+    files = [written(tmp_path / name, GOOD) for name in ("a.jsonl", "b.jsonl")]
     with pytest.raises(InputError, match="a sample occurs twice"), read_pools(files, SUMS, "math"):
         pass
-
-
-# ---- samples
 
 
 @pytest.mark.parametrize(
@@ -270,7 +255,7 @@ def test_several_models_and_policies_are_pools_of_their_own(path: Path) -> None:
         for policy in ("greedy", "temp_1.0")
         for sample in GOOD
     ]
-    with read_pools([write(path, rows)], SUMS, "math") as reading:
+    with read_pools([written(path, rows)], SUMS, "math") as reading:
         found = [(pool.stream.model, pool.role, pool.policy, pool.samples) for pool in reading.pools]
     assert found == [(m, r, p, 2) for m, r in (("a", "base"), ("b", "rl")) for p in ("greedy", "temp_1.0")]
 
@@ -290,7 +275,7 @@ def test_a_pool_that_is_sorted_outside_of_memory_is_the_same(
     folder = tmp_path / "spilled"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with read_pools([write(path, rows)], known, "math", BASE) as reading:
+    with read_pools([written(path, rows)], known, "math", BASE) as reading:
         assert len(list(folder.glob("*/*.arrow"))) > 3, "several runs were written"
         pieces = list(reading.pools[0].frames())
         assert len(pieces) > 3
@@ -299,9 +284,6 @@ def test_a_pool_that_is_sorted_outside_of_memory_is_the_same(
     _, whole = imported(path, rows[::-1], known)
     assert pl.concat(pieces).equals(whole)
     assert whole["question"].unique(maintain_order=True).to_list() == (names if questions else sorted(names))
-
-
-# ---- a benchmark of one's own
 
 
 def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
@@ -329,8 +311,6 @@ def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
 def test_rows_that_do_not_make_a_benchmark_are_refused(path: Path, rows: list[Any], expected: str) -> None:
     assert refusal(path, rows, None) == [expected]
 
-
-# ---- which question
 
 KNOWN = (
     Question("k-1", "What is $1+1$?", "2", tags={"source_id": "test/1.json"}),
@@ -406,9 +386,6 @@ def test_golds_are_not_quoted_where_terms_forbid_it() -> None:
     documents.locate(Document("k-1", gold=("7",)), "log:1")
     documents.check(problems, "math")
     assert problems.lines == ["log:1: a gold of the log is not the benchmark's, question 'k-1'"]
-
-
-# ---- which policy
 
 
 @pytest.mark.parametrize(

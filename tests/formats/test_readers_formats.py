@@ -1,7 +1,5 @@
 """Readers of formats whose packages cannot run here: files written from their sources, one case for each trap."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -32,8 +30,6 @@ from searchlens.cli.main import parser
 from searchlens.errors import InputError
 from searchlens.formats.readers.fitting import recognised
 from searchlens.formats.readers.logged import Verdict
-
-# ---- NeMo-Skills
 
 
 def test_nemo_samples_are_ranks_of_seeds_and_no_row_says_how_they_were_drawn(tmp_path: Path) -> None:
@@ -106,27 +102,16 @@ def test_log_probabilities_that_fit_no_token_are_left_out_and_noise_above_0_is_0
     assert any("not one for each token" in note for note in notes)
 
 
-# ---- lighteval
-
-
-def lighteval_folder(root: Path, mark: str = "") -> Path:
-    doc = {"query": "Solve: 1+1?", "choices": ["It is 2, because"], "gold_index": [0], "generation_size": 3}
-    answer = {"text": ["<think>hm</think>2", "3"], "output_tokens": [[5, 6, 7], [8]], "logprobs": [-0.5, -0.25, -1.0]}
-    one = {"text": ["4"], "output_tokens": [[9, 9]], "logprobs": [-0.5], "text_post_processed": ["!"]}
-    lighteval_run(
-        root,
-        [doc | {"id": "7"}, doc | {"id": "2"}],
-        [answer | {"text_post_processed": ["2", "3"]}, one],
-        [{"pass@k": 1.0, "length": 9.0}, {"pass@k": 0.0, "length": 9.0}],
-        mark,
-    )
-    return root
-
-
 @pytest.mark.parametrize("mark", ["", "__"])
 def test_lighteval_rows_are_documents_by_the_index_in_the_split(tmp_path: Path, mark: str) -> None:
     """Rows are shuffled; both spellings of the columns occur."""
-    drawn, notes = read("lighteval", lighteval_folder(tmp_path, mark))
+    doc = {"query": "Solve: 1+1?", "choices": ["It is 2, because"], "gold_index": [0], "generation_size": 3}
+    two = {"text": ["<think>hm</think>2", "3"], "output_tokens": [[5, 6, 7], [8]], "logprobs": [-0.5, -0.25, -1.0]}
+    one = {"text": ["4"], "output_tokens": [[9, 9]], "logprobs": [-0.5], "text_post_processed": ["!"]}
+    answers = [two | {"text_post_processed": ["2", "3"]}, one]
+    metrics = [{"pass@k": 1.0, "length": 9.0}, {"pass@k": 0.0, "length": 9.0}]
+    lighteval_run(tmp_path, [doc | {"id": "7"}, doc | {"id": "2"}], answers, metrics, mark)
+    drawn, notes = read("lighteval", tmp_path)
     assert numbered(drawn) == [(2, 0, "4"), (7, 0, "<think>hm</think>2"), (7, 1, "3")]
     first, second, third = drawn
     assert first.document.is_index
@@ -141,9 +126,6 @@ def test_lighteval_rows_are_documents_by_the_index_in_the_split(tmp_path: Path, 
     assert any("several texts together" in note for note in notes)
     assert (first.stream.model, first.stream.task) == ("org/model", "own|sums|0")
     assert first.stream.asked == {"temperature": 0.0, "top_p": 0.9, "max_tokens": 3}, "no temperature is greedy"
-
-
-# ---- batches
 
 
 def test_details_of_an_older_lighteval_are_refused_by_name(tmp_path: Path) -> None:
@@ -226,9 +208,6 @@ def test_log_probabilities_of_a_batch_are_raw_only_on_demand(tmp_path: Path) -> 
     assert drawn[0].text == "hm\n\nA"
 
 
-# ---- rollouts
-
-
 def test_verl_groups_by_prompt_in_the_order_of_lines_and_each_step_is_a_model(tmp_path: Path) -> None:
     rows = [rollout("a"), rollout("b", "user 2+2?", gts={"ground_truth": "4"}), rollout("c")]
     written(tmp_path / "10.jsonl", [rollout("later", step=10, gts=None)])
@@ -304,9 +283,6 @@ def test_trl_tables_may_share_rows(tmp_path: Path) -> None:
     }
 
 
-# ---- OpenCompass
-
-
 def test_opencompass_repeats_the_data_set_as_a_whole_and_its_parts_begin_again_at_0(tmp_path: Path) -> None:
     folder = tmp_path / "20260819/predictions/m"
     predictions(folder / "sums_0.json", predicted("a", "a0"), predicted("b", "b0"), predicted("a", "a1"))
@@ -348,9 +324,6 @@ def test_opencompass_verdicts_are_those_of_dumped_details(tmp_path: Path) -> Non
         read("opencompass", tmp_path / "predictions")
 
 
-# ---- EvalScope
-
-
 def test_evalscope_repeats_follow_each_other_and_lines_come_in_any_order(tmp_path: Path) -> None:
     rows = [scoped(3, "b1"), scoped(0, "a0"), scoped(2, "b0"), scoped(1, "", choices=[], error="gone")]
     written(tmp_path / "predictions/m/sums_main.jsonl", rows)
@@ -390,9 +363,6 @@ def test_evalscope_reviews_have_groups_golds_and_verdicts(tmp_path: Path) -> Non
     assert second.verdicts == {"acc": Verdict(1.0, "2")}
 
 
-# ---- limit-of-RLVR
-
-
 def test_limit_of_rlvr_samples_are_ranks_of_seeds_times_n(tmp_path: Path) -> None:
     folder = tmp_path / "run-n2/eval_results/global_step_8/math"
     name = "test_qwen-boxed_-1_seed{}_t0.6_s{}_e{}.jsonl"
@@ -420,9 +390,6 @@ def test_qwen_math_says_no_ends_and_lists_must_fit(tmp_path: Path) -> None:
     written(path, [solved(0, "2", pred=[])])
     with pytest.raises(InputError, match="'pred' has not one entry for each of the 1 texts"):
         read("limit_of_rlvr", path)
-
-
-# ---- Every Eval Ever
 
 
 def test_every_eval_ever_repeats_and_metrics_are_told_apart(tmp_path: Path) -> None:
@@ -465,8 +432,6 @@ def test_texts_that_lm_eval_filtered_are_not_graded_again(tmp_path: Path) -> Non
     assert sample.document.is_index
     assert any("only their verdicts are kept" in note for note in notes)
 
-
-# ---- all formats of lines
 
 LINES: dict[str, tuple[str, list[Any], dict[str, str]]] = {
     "nemo_skills": ("output-rs0.jsonl", [nemo("x"), nemo("y", id="b")], {}),

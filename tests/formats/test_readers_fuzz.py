@@ -1,7 +1,5 @@
 """Wrong types anywhere in a log: an import is clean, or one message names the file, the record and the field."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

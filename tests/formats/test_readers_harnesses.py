@@ -1,7 +1,5 @@
 """Logs that lm-evaluation-harness and Inspect wrote themselves (tests/data/make_logs.py), and every trap of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile

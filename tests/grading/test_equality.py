@@ -1,7 +1,5 @@
 """Mathematical equality: what counts as equal, shortcuts against math-verify, and that no answer holds up a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -19,6 +17,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from scripts import printed
 from searchlens import grading
 from searchlens.grading import GradedPair, processes
 from searchlens.grading import math as math_grader
@@ -179,8 +178,7 @@ def test_easy_answers_need_no_workers_and_no_math_verify() -> None:
         "verdicts = grader('math').grade([GradedPair('5', '5.'), GradedPair('5', '6'), GradedPair('east', 'west')])\n"
         "print([verdict.correct for verdict in verdicts], 'sympy' in sys.modules)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "[True, False, False] False\n"
+    assert printed(code) == "[True, False, False] False"
 
 
 # ---- shortcuts, against math-verify itself

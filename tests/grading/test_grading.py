@@ -1,7 +1,5 @@
 """Graders: where answers are found, letters, instructions, and the seam."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -27,8 +25,6 @@ from searchlens.grading.math import Math, MathNarrow
 from searchlens.grading.simplerl import SimpleRL, SimpleRLUnits
 
 MATH, CHOICE, CHECKLIST = Math(), Choice(), Checklist()
-
-# ---- extraction
 
 
 @pytest.mark.parametrize(
@@ -212,8 +208,6 @@ def test_letters(text: str, expected: Extraction) -> None:
     assert CHOICE.extract(text, stopped=True) == expected
 
 
-# ---- instructions
-
 CHECKED = Question("q", "List two.", "", {"count": {"n": 2, "separator": ", "}})
 
 
@@ -235,9 +229,6 @@ def test_checks_that_cannot_be_run_are_an_input_error(checks: dict[str, object],
         CHECKLIST.grade([GradedPair(gold, "cat")])
     with pytest.raises(InputError, match="question 'q' has no checks"):
         CHECKLIST.reference(Question("q", "?", "5"))
-
-
-# ---- the seam
 
 
 def test_the_page_describes_every_grader_and_every_way_in_which_an_answer_is_found() -> None:
@@ -337,8 +328,6 @@ def test_the_page_shows_phrasings_that_are_tried() -> None:
 
 SIMPLERL = SimpleRL()
 
-# ---- extraction, in the published order
-
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -361,9 +350,6 @@ SIMPLERL = SimpleRL()
 def test_answers_are_looked_for_in_the_published_order(text: str, expected: Extraction) -> None:
     assert SIMPLERL.extract(text, stopped=True) == expected
     assert SIMPLERL.extract(text, stopped=False) == expected  # these rules do not ask
-
-
-# ---- normal form
 
 
 @pytest.mark.parametrize(
@@ -399,8 +385,6 @@ def test_units_are_kept_on_request() -> None:
     assert SIMPLERL.grade([GradedPair("12", "12 inches")])[0].correct is True
     assert SimpleRLUnits().grade([GradedPair("12", "12 inches")])[0].correct is False
 
-
-# ---- equality
 
 EQUAL = [
     ("ABC", "abc"),

@@ -1,7 +1,5 @@
 """IFEval's official checkers, imported past lm-eval's dependencies."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scripts import printed
 from searchlens.benchmarks import Question, load
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, punkt
@@ -46,8 +45,7 @@ def test_there_are_the_25_officialcheckers_and_nothing_of_lm_eval_stays_imported
         "import sys\nfrom searchlens.grading import checkers\nprint(len(checkers.registry()),"
         " [name for name in sys.modules if name.startswith('lm_eval')], 'datasets' in sys.modules)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "25 [] False\n"
+    assert printed(code) == "25 [] False"
 
 
 @needed
@@ -166,9 +164,6 @@ def test_a_response_that_takes_too_long_is_unknown() -> None:
     pairs = [GradedPair(gold, "A. " * 500_000), GradedPair(gold, "A b")]
     verdicts = IFEval(Limits(cpu_seconds=0.5, wall_seconds=10.0)).grade(pairs, workers=1)
     assert [verdict.correct for verdict in verdicts] == [None, True]
-
-
-# ---- the pinned data
 
 
 @pytest.mark.skipif(find_spec("nltk") is None, reason="nltk is not installed")

@@ -1,7 +1,5 @@
 """Scoring: the rows that come out, whatever the order of those that go in."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -252,9 +250,6 @@ def test_the_first_to_finish_states_an_answer(tmp_path: Path) -> None:
     assert operating_points(graded_elsewhere, budgets=[2]).points.filter(metric="T")["value"].to_list() == [0.0, 0.0]
 
 
-# ---- wrong keys: other questions' golds
-
-
 ARITHMETIC = tuple(Question(str(i), f"{i}+0?", str(i)) for i in range(6))
 
 
@@ -305,9 +300,6 @@ def test_instructions_have_no_wrong_key(tmp_path: Path) -> None:
         wrong_key_policy="p",
     ).scores
     assert scores["wrong_key"].to_list() == [None]
-
-
-# ---- in parts
 
 
 def test_policies_graded_apart_are_graded_as_together(tmp_path: Path) -> None:

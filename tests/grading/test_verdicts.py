@@ -1,7 +1,5 @@
 """The table of verdicts: judged once, never rewritten, safe with several writers."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -205,9 +205,6 @@ def test_the_cache_is_where_the_hubs_own_client_has_it(environment: dict[str, st
     assert os.path.expanduser(theirs) == ours  # noqa: PTH111
 
 
-# ---- in a study
-
-
 @pytest.fixture
 def hub_study(raw: Raw, tmp_path: Path) -> Raw:
     """The small study, its Base named on the hub."""
@@ -255,9 +252,6 @@ def test_corrupted_weights_are_refused_by_the_job(hub_study: Raw, make_grid: Mak
     (pool,) = grid.jobs.pools("toy-base", "sums")
     with pytest.raises(InputError, match=r"model-00001-of-00002\.safetensors has sha256"):
         generate(grid, "toy-base", "sums", grid.current_manifest(pool))
-
-
-# ---- against a hub
 
 
 @pytest.fixture

@@ -170,9 +170,6 @@ def test_searches_cost_what_other_samples_do_if_nobody_measured_them(paper: Raw)
     assert speeds[0] == speeds[1]
 
 
-# ---- where shapes come from
-
-
 def test_a_shape_is_read_from_config_json(tmp_path: Path) -> None:
     content = {**asdict(QWEN_7B), "architectures": ["Qwen2ForCausalLM"], "torch_dtype": "bfloat16"}
     del content["head_dim"]
@@ -199,9 +196,6 @@ def test_the_folder_of_a_checkpoint_gives_its_shape(raw: Raw, make_grid: Make) -
         json.dumps({**asdict(LLAMA_8B), "architectures": ["LlamaForCausalLM"]})
     )
     assert make_grid(raw).inputs.shape("toy-base") == LLAMA_8B
-
-
-# ---- configuration
 
 
 def test_a_gpu_needs_a_measured_share(raw: Raw) -> None:

@@ -35,9 +35,6 @@ def raw(raw: Raw) -> Raw:
     return raw
 
 
-# ---- the configuration
-
-
 @pytest.mark.parametrize(
     ("mine", "says"),
     [
@@ -68,9 +65,6 @@ def test_an_unknown_template_is_named_with_the_nearest(raw: Raw) -> None:
     raw["checkpoints"][BASE]["template"] = "mein"
     with pytest.raises(InputError, match=rf"checkpoints\.{BASE}\.template: 'mein' is unknown; did you mean 'mine'\?"):
         check.validate(raw)
-
-
-# ---- ids
 
 
 @pytest.fixture
@@ -121,9 +115,6 @@ def test_only_tokens_that_a_template_names_are_part_of_ids(tmp_path: Path, ids: 
     assert ids("form") == before
     edit(folder / "tokenizer_config.json", bos_token="[INST]")
     assert ids("form") != before
-
-
-# ---- checkpoints of the hub
 
 
 @pytest.fixture

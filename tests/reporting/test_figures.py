@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from matplotlib.figure import Figure
 import figure_data
 from drawn import LABELS, check_layout, has_marks, legend_texts, lines, marks, prefill_of, texts, words
 from figure_data import draw, write
+from scripts import printed
 from searchlens import catalogue
 from searchlens.analysis.claims import percent
 from searchlens.reporting.figures import style
@@ -81,15 +80,9 @@ def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: PairContex
 def test_the_style_loads_no_figure() -> None:
     """What all figures share must not depend on any of them; contexts do not load matplotlib."""
     code = "import sys, searchlens.reporting.figures.{}; print(*sys.modules)"
-    loaded = {
-        name: subprocess.run(
-            [sys.executable, "-c", code.format(name)], check=True, capture_output=True, text=True
-        ).stdout
-        for name in ("style", "context")
-    }
     figures = {declaration.module for declaration in catalogue.declared("figure").values()}
-    assert not figures & set(loaded["style"].split())
-    assert "matplotlib" not in loaded["context"].split()
+    assert not figures & set(printed(code.format("style")).split())
+    assert "matplotlib" not in printed(code.format("context")).split()
 
 
 def test_every_declared_figure_is_written(inputs: PairContext, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ import base64
 import doctest
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,6 +19,7 @@ import figure_data
 from conftest import Make, Raw, write_checkpoint
 from run_stages import built, prefill
 from run_stages import costs as costs_of
+from scripts import printed
 from searchlens import catalogue
 from searchlens.analysis.health import CHAINS
 from searchlens.plan import Grid, needs
@@ -129,9 +128,8 @@ def test_tables_load_neither_figures_nor_boptr() -> None:
     """Otherwise every edit of a legend or of a fit would make the tables of the study anew."""
     modules = ("recovery", "samples")
     code = f"import sys, {', '.join(f'searchlens.reporting.tables.{name}' for name in modules)}; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     packages = ("matplotlib", "searchlens.boptr", "searchlens.reporting.figures", "searchlens.reporting.boptr")
-    assert not [name for name in loaded if name.startswith(packages)]
+    assert not [name for name in printed(code).split() if name.startswith(packages)]
 
 
 @pytest.mark.parametrize("module", [fmt, regimes, identification])

@@ -1,7 +1,5 @@
 """Generation with scripted engines: one run per pool, chunks and shards as they complete, and what breaks meanwhile."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

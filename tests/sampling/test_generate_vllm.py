@@ -1,7 +1,5 @@
 """A pool through vLLM, as `snakemake` has it sampled: killed in the middle, resumed, and nothing twice."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Jobs that end early, and jobs that meet."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

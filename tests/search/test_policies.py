@@ -1,14 +1,13 @@
 """Policy names are the interface between configuration, files and figures: they must mean one thing only."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts import printed
 from searchlens import catalogue
 from searchlens.cli.stages.source import closure
 from searchlens.engines.base import Sampling
@@ -82,9 +81,6 @@ def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> Non
     )
 
 
-# ---- policies that search
-
-
 def test_planning_reads_every_controller_without_numpy() -> None:
     """The planner resolves all policies several times per job; arrays are needed only once a search runs."""
     code = (
@@ -95,8 +91,7 @@ def test_planning_reads_every_controller_without_numpy() -> None:
         "    assert policy.from_spec('it', {'controller': name}).expected_tokens(texts) is not None\n"
         "print(sorted({'numpy', 'polars', 'pydantic', 'scipy', 'torch'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(code) == "[]"
 
 
 POLICIES = {"__init__.py", "components.py", "kinds.py", "policy.py"}
@@ -122,11 +117,10 @@ def test_stages_read_what_the_planner_resolved_without_the_code_of_a_search() ->
         "searches = [name for name in sys.modules if name.startswith('searchlens.search.')]\n"
         "print(json.dumps([told, read['tree'].resolved(), searches]))"
     )
-    command = [sys.executable, "-c", code, json.dumps({"tree": planned.resolved()})]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = {"tree": ["search", "mcts"], "temp_0.7": ["temperature", "autoregressive"]}
-    assert json.loads(done.stdout)[:2] == [told, planned.resolved()]
-    assert {f"{name.rpartition('.')[2]}.py" for name in json.loads(done.stdout)[2]} <= POLICIES
+    told, resolved, searches = json.loads(printed(code, json.dumps({"tree": planned.resolved()})))
+    assert told == {"tree": ["search", "mcts"], "temp_0.7": ["temperature", "autoregressive"]}
+    assert resolved == planned.resolved()
+    assert {f"{name.rpartition('.')[2]}.py" for name in searches} <= POLICIES
 
 
 def test_a_policy_tells_which_component_it_has() -> None:

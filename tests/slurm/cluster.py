@@ -7,8 +7,6 @@ Not covered, because no cgroups are used: memory limits (OUT_OF_MEMORY never hap
 and accounting (``sacct``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -136,7 +134,7 @@ class Cluster:
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={self.conf} exec {shutil.which("srun")} "$@"\n')
         srun.chmod(0o755)
 
-    def start(self) -> Cluster:
+    def start(self) -> "Cluster":
         """Start every daemon and wait until the nodes are usable."""
         files = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
         self._spawn("munged", "munged", "--foreground", f"--socket={self.folder}/munge.socket", *files)

@@ -9,8 +9,6 @@ Most of a fault's time is waiting, for Slurm's timers and for Snakemake's next q
 nothing of each other, are harmed side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

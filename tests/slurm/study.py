@@ -1,7 +1,5 @@
 """A small study of the micro pair in a folder of its own, runs of it, and what must hold of its samples."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -47,11 +45,11 @@ class Study:
         for name in ("Snakefile", "workflow", "profiles", "slurm"):
             (self.path / name).symlink_to(ROOT / name)
 
-    def start(self, *arguments: str) -> Run:
+    def start(self, *arguments: str) -> "Run":
         """``snakemake`` in the background."""
         return Run(self, ["snakemake", *arguments])
 
-    def slurm(self, *targets: str, gpu: str = "gpu=1", **resources: str) -> Run:
+    def slurm(self, *targets: str, gpu: str = "gpu=1", **resources: str) -> "Run":
         """``snakemake --profile slurm`` in the background; sampling asks for a GPU, which on this CPU it would not.
 
         With a ``--config``, which must not make it forget what the profile has of this kind.

@@ -7,8 +7,6 @@ is not whole. Not covered, because nothing enforces them in such a Slurm: memory
 accounting, two hosts, a network file system.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -65,9 +63,6 @@ def assert_same(study: Study, reference: Study) -> None:
     assert " 0 damaged" in study.call("searchlens", "verify")
 
 
-# ---- without harm
-
-
 def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path: Path) -> None:
     """Sampling on both nodes; also on the cluster what may take long. The stages of seconds run beside Snakemake."""
     study = Study(tmp_path / "study", whole.config, slurm.environment)
@@ -105,9 +100,6 @@ def test_samples_are_those_of_a_local_run(slurm: Cluster, base: Study, tmp_path:
     assert_same(study, base)
     (job,) = set(slurm.jobs()) - before
     assert slurm.show(job)["TresPerNode"] == "gres:gpu:1"
-
-
-# ---- faults
 
 
 @pytest.fixture
@@ -166,8 +158,6 @@ def test_an_orphan_and_its_replacement_write_at_once(slurm: Cluster, sampling: S
         slurm.end_jobs(first)
         slurm.start_node(first)
 
-
-# ---- many jobs
 
 JOBS = 200
 

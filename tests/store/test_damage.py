@@ -1,7 +1,5 @@
 """Damage of a store heals: what was harmed is refused, set aside and made again, as by an undisturbed run."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -81,9 +79,6 @@ def flip(path: Path, place: int, *, keeps_time: bool) -> None:
     path.write_bytes(content)
     if keeps_time:
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-
-
-# ---- bytes that change by themselves
 
 
 def test_no_flipped_bit_is_ever_read(store: Store) -> None:
@@ -186,9 +181,6 @@ def test_a_table_that_makes_polars_panic_is_named(tmp_path: Path) -> None:
     assert len(said) > 10 and all(str(path) in line for line in said)
 
 
-# ---- files under names that are not theirs
-
-
 def test_a_shard_under_the_name_of_another_range_is_not_read(
     study: dict[str, Any], make_grid: Make, start: Start, store: Store
 ) -> None:
@@ -216,9 +208,6 @@ def test_shards_of_different_questions_are_not_read_as_one(store: Store, publish
     shards.publish(folder, 4, 8, rows.with_columns(pl.col("sample") + 4), **known)
     with pytest.raises(InputError, match="have 44 of 48 samples"):
         shards.read_generation(folder, 8)
-
-
-# ---- sidecars and manifests
 
 
 def harms(path: Path) -> Iterator[Callable[[], object]]:

@@ -1,7 +1,5 @@
 """Where files are: as docs/columns.md and results/README.md say; and each is found again by who lists or parses it."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

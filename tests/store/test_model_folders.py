@@ -1,7 +1,5 @@
 """Folders of checkpoints that are cut short, damaged or foreign: one message, nobody is asked, nothing is run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

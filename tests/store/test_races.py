@@ -1,7 +1,5 @@
 """What other jobs do meanwhile, and what a disk does not do: calls that fail, files that vanish or appear."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -36,9 +34,6 @@ def failing(number: int) -> Callable[..., None]:
         raise OSError(number, os.strerror(number))
 
     return fail
-
-
-# ---- other jobs
 
 
 def test_a_job_that_ends_while_prune_looks_left_nothing(grid: Grid, monkeypatch: Patch) -> None:
@@ -203,9 +198,6 @@ def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatc
     monkeypatch.setattr(files, "flock", failing(errno.ENOSYS))
     with files.alone(tmp_path / "lock") as alone:
         assert alone
-
-
-# ---- disks
 
 
 @pytest.mark.parametrize("lacking", [os.W_OK, os.X_OK])

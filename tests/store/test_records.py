@@ -1,7 +1,5 @@
 """Small records of the store: YAML that others wrote, manifests, graders, frames, and records of searches."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -36,8 +34,6 @@ from searchlens.store.provenance import Judge
 from searchlens.store.recorded_counts import compact, recorded
 
 Logged = pytest.LogCaptureFixture
-
-# ---- YAML
 
 
 def yaml_of(values: int) -> str:
@@ -93,9 +89,6 @@ def test_what_is_not_there_is_no_stream(name: str) -> None:
         inputs.require_no_stream(Path("/dev/null"))
 
 
-# ---- manifests
-
-
 def manifest(path: Path, **change: Any) -> Path:
     spec = {"policy": "p"}
     shard = {"file": "s00000-00004.parquet", "sha256": "f" * 64}
@@ -140,9 +133,6 @@ def test_other_json_is_no_manifest(tmp_path: Path, content: str) -> None:
     path = tmp_path / "pool-00000000.json"
     path.write_text(content)
     assert str(path) in str(ranges.listed(path)) and isinstance(ranges.listed(path), str)
-
-
-# ---- graders, frames, recorded counts
 
 
 def test_graders_differ_only_where_it_is_certain() -> None:
@@ -190,9 +180,6 @@ def test_counts_with_what_this_version_does_not_know_are_refused(tmp_path: Path,
     }
     with pytest.raises(InputError, match="written by another version of searchlens"):
         read_again(changed[change], tmp_path / "a.arrow.xz")
-
-
-# ---- records of searches
 
 
 def record(question: int, run: int, kind: str = "node", cost: int = 2) -> pl.DataFrame:

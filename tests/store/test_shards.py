@@ -1,7 +1,5 @@
 """The store must never lose, replace or mix samples, whatever is done to its files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ The checkpoints are small, and lie as people have them: with ends in three files
 token, and settings of the training in the tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
@@ -75,9 +73,6 @@ def to_make(grid: Grid) -> dict[str, int]:
 def sample(grid: Grid, checkpoint: str = "toy-base") -> None:
     for pool in grid.jobs.pools(checkpoint, "sums"):
         generate(grid, checkpoint, "sums", grid.current_manifest(pool))
-
-
-# ---- what the files say
 
 
 @pytest.mark.parametrize(
@@ -211,9 +206,6 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
     assert reason.startswith("checkpoints.toy-rl: ") and "tokenizer.json is no tokenizer: " in reason
 
 
-# ---- the id
-
-
 @pytest.mark.parametrize(
     ("file", "key", "values"),
     [
@@ -293,9 +285,6 @@ def test_a_pin_that_changes_such_a_file_alone_samples_that_model_again(
     assert pinned_rl.specials == later.inputs.specials("toy-rl")
 
 
-# ---- the draw
-
-
 def test_rows_without_a_token_are_never_drawn_and_have_no_probability(tmp_path: Path) -> None:
     """As on vLLM; before, a fifth of the tokens of such a model had no text."""
     import transformers
@@ -330,9 +319,6 @@ def test_one_pair_is_drawn_under_one_law(study: Raw, make_grid: Make, tmp_path: 
         texts = [tokens for folder in folders for tokens in pl.read_parquet(folder / "*.parquet")["tokens"].to_list()]
         assert {tokens[-1] for tokens in texts if len(tokens) < 30} == {IM_END, PAD}
         assert not any({IM_END, PAD} & set(tokens[:-1]) for tokens in texts)
-
-
-# ---- prompts
 
 
 PADDED = {"pad_id": PAD, "pad_type_id": 0, "pad_token": "<pad>"}
@@ -397,9 +383,6 @@ def test_marks_of_a_template_that_are_no_tokens_are_named(tmp_path: Path) -> Non
     (first, second) = Prompter(write(tmp_path), prompts.template("qwen-boxed")).notes
     assert first.startswith("<|im_start|> of the template is no token of the vocabulary, but ")
     assert second.startswith("<|im_end|> of the template")
-
-
-# ---- the record
 
 
 def test_a_job_says_and_records_where_texts_end(study: Raw, make_grid: Make, tmp_path: Path, caplog: Logged) -> None:
