@@ -216,8 +216,9 @@ perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/spe
 size: $(INSTALLED) ## print how large the project is; fails if tracked files grew
 	.venv/bin/python lab/size.py
 
-words: $(INSTALLED) ## check pages, captions and help texts: plain words, short sentences, short pages
+words: $(INSTALLED) ## check pages, captions and help texts: plain words, short sentences, short pages, spelling
 	.venv/bin/python lab/words.py
+	.venv/bin/codespell *.md docs/*.md config/*.md workflow/report
 
 clean: ## remove results and logs; keep the environment
 	rm -rf logs .snakemake
