@@ -42,8 +42,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_headings(page: Path) -> None:
-    missing = [path for path, _ in links(page) if not path.exists()]
-    assert not missing
+    assert not [path for path, _ in links(page) if not path.exists()]
     unknown = [(path.name, heading) for path, heading in links(page) if heading and heading not in anchors(path)]
     assert not unknown
 

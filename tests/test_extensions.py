@@ -289,8 +289,7 @@ def test_a_grader_of_an_extension_judges_in_worker_processes(declare: Declare, t
     assert scored.scores["correct"].to_list() == [True, False, False]
     assert scored.scores["unknown"].to_list() == [False, True, False]
     assert scored.scores["answer"].to_list() == [0, 1, 2]  # votes=False: each sample is its own class
-    stored = pl.read_parquet(tmp_path / "verdicts" / "*.parquet")
-    assert set(stored["version"]) == {"working-1"}
+    assert set(pl.read_parquet(tmp_path / "verdicts" / "*.parquet")["version"]) == {"working-1"}
 
 
 CAPITALS = """

@@ -140,8 +140,7 @@ def test_bounds_and_intervals_cover_the_chance() -> None:
 
 
 def test_few_texts_give_no_estimate() -> None:
-    texts = Question(8).drawn(np.random.default_rng(0), 4)
-    row = one(texts)
+    row = one(Question(8).drawn(np.random.default_rng(0), 4))
     assert row["effective"] < FEWEST
     assert row["estimate"] is row["lo"] is row["hi"] is None
 

@@ -336,8 +336,7 @@ def test_rhat_is_that_of_the_textbook() -> None:
 
 def test_extremes() -> None:
     """Chains that never move and differ; that never move and agree; one chain for each question."""
-    still = np.zeros((3, 4, 5)) + np.arange(4)[None, :, None]
-    assert rhat(chains_of(still)) == math.inf
+    assert rhat(chains_of(np.zeros((3, 4, 5)) + np.arange(4)[None, :, None])) == math.inf
     assert rhat(chains_of(np.zeros((3, 4, 5)))) == 1.0
     assert rhat(chains_of(np.random.default_rng(0).standard_normal((3, 1, 5)))) is None
     assert mixing(CHAINS.to_frame()).schema == MIXING

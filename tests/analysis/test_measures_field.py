@@ -218,8 +218,7 @@ def test_measures_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
     assert change.round().tolist() == [-10, 8, 55, 64, 48]
     for side, wanted in ((base, [68.0, 31.2, 0.1]), (rl, [76.4, 74.8, 21.2])):
         assert (100 * measures.g_pass(side, 16, [0.25, 0.5, 1]).mean(axis=0)).round(1).tolist() == wanted
-    entropies = [round(float(measures.entropy(side)[:, 0].mean()), 2) for side in anchor]
-    assert entropies == [2.44, 0.55]
+    assert [round(float(measures.entropy(side)[:, 0].mean()), 2) for side in anchor] == [2.44, 0.55]
 
 
 @pytest.mark.cohort
@@ -280,8 +279,7 @@ def test_accepted_samples_are_counted_and_survive_recorded_counts(tmp_path: Path
     classes = answer_classes(scores)
     assert classes["wrong_key"].to_list() == [1, 2, None, None]
     path = tmp_path / "cell.arrow.xz"
-    kept = compact(scores, None, budgets=[1, 2])
-    recorded_counts.write(kept, {}, path, {})
+    recorded_counts.write(compact(scores, None, budgets=[1, 2]), {}, path, {})
     assert recorded_classes(recorded_counts.read(path)).equals(classes)
     assert {name: pool.wrong_key is None for name, pool in independent_pools(classes, {}).items()} == {
         "judged": False,

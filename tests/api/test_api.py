@@ -149,8 +149,7 @@ def test_the_graded_stream_is_read_if_a_policy_was_sampled_twice(results: Path) 
         shutil.copytree(source, results / "generations/toy-base/sums" / entry["id"])
     newer = folder / "pool-ffffffff.json"
     newer.write_text(json.dumps({**content, "generations": other}))
-    found = searchlens.open(results).samples(*CELL, DEFAULT)
-    assert found["tokens"].unique().to_list() == [3]
+    assert searchlens.open(results).samples(*CELL, DEFAULT)["tokens"].unique().to_list() == [3]
 
 
 def test_a_recorded_cell_says_that_it_has_counts_only(results: Path, raw: Raw, make_grid: Make, tmp_path: Path) -> None:

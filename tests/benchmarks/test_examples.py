@@ -77,8 +77,7 @@ def test_the_conversation_of_r1_is_introduced_once() -> None:
 @pytest.mark.parametrize("family", [name for name in prompts.families() if name != "chat"])
 def test_an_answer_ends_where_another_example_would_begin(family: str) -> None:
     """A model that goes on after its answer writes what it was shown: the turn that follows an answer."""
-    worked = WorkedExamples((Example("a", "b"),), 1)
-    template = prompts.template(family).with_examples(worked)
+    template = prompts.template(family).with_examples(WorkedExamples((Example("a", "b"),), 1))
     again = template.render("c", [Example("a", "b")]).removeprefix(template.opening)
     answer = again[again.index("b") :] if family != "r1" else again[again.index("b</answer>") :]
     assert any(stop in answer for stop in template.stop_texts) and template.check_every > 0

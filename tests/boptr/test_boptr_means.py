@@ -324,8 +324,7 @@ def test_equal_rows_and_rows_apart_are_told() -> None:
 
 def test_other_pools_are_not_contrasted() -> None:
     v3 = everywhere()
-    found = contrast({"V3": v3, ("V1", "full"): v3})
-    assert found["V1", "V3"]["reason"] == "no_matched_cells"
+    assert contrast({"V3": v3, ("V1", "full"): v3})["V1", "V3"]["reason"] == "no_matched_cells"
 
 
 POOL = {DEFAULT: (2, 9, 17, 31, 40), "topp0.9_t0.7": (11, 20, 29, 38, 47), "temp_0.3": (23, 26, 28, 30, 33)}

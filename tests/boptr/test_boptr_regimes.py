@@ -242,8 +242,7 @@ def test_open_ended_scale_is_shown_as_open_ended():
 
 
 def test_model_without_a_pair_has_its_reason():
-    cells = {("a", "math"): (POOL, PLANTED), ("b", "math"): (POOL, None)}
-    rule, boot = views(cohort(cells, MATH))
+    rule, boot = views(cohort({("a", "math"): (POOL, PLANTED), ("b", "math"): (POOL, None)}, MATH))
     assert identified_scale(rule)["reason"].to_list() == [None, "no_rl"]
     assert identified_set(rule, boot)["reason"].to_list() == [None, "no_rl"]
 
@@ -380,8 +379,7 @@ def test_crossing_budget_by_hand():
 
 def test_crossing_is_where_base_overtakes_for_good():
     base, rl = {DEFAULT: (4, 5, 6, 9, 12)}, (4, 6, 8, 8, 10)
-    frame = crossing(*floor_study(base, rl))
-    row = only(frame, benchmark="aime", pool="ar")
+    row = only(crossing(*floor_study(base, rl)), benchmark="aime", pool="ar")
     assert (row["crossing"], row["tie"]) == (8, 1)
     curves = large_budget(*floor_study(base, rl)).filter(pool="ar")
     shares = {b: (k, tie) for b, k, tie in curves.select("b", "crossing_share", "tie_share").iter_rows()}
@@ -427,8 +425,7 @@ def test_crossing_is_taken_anew_in_each_draw():
 def test_wilson_intervals_are_the_printed_ones():
     """AIME at b = 256: 25.0% [15.8, 37.2] against 20.0% [11.8, 31.8], which overlap (paper)."""
     base, rl = (2, 3, 5, 6, 7, 8, 10, 12, 15), (4, 4, 4, 5, 6, 7, 9, 11, 12)
-    frame = large_budget(*floor_study({DEFAULT: base}, rl)).filter(pool="ar")
-    row = only(frame, b=256)
+    row = only(large_budget(*floor_study({DEFAULT: base}, rl)).filter(pool="ar"), b=256)
     assert [round(100 * row[f"envelope{end}"], 1) for end in ("", "_lo", "_hi")] == [25.0, 15.8, 37.2]
     assert [round(100 * row[f"rl{end}"], 1) for end in ("", "_lo", "_hi")] == [20.0, 11.8, 31.8]
     assert row["overlap"] is True

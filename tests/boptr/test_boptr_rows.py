@@ -459,8 +459,7 @@ def test_rows_that_search_the_pool_themselves_are_asked_for_both() -> None:
 def test_a_curve_without_a_path_is_the_sum_of_its_terms(key: str, model: str) -> None:
     """Shares of curves of checkpoints under the default policy, of which the noise of the row is computed."""
     cohort = drawn(3)
-    rule = Rule(sample_view(cohort))
-    found = ROW[key].predict(rule, At(model, GPQA))
+    found = ROW[key].predict(Rule(sample_view(cohort)), At(model, GPQA))
     assert sum(share for share, _ in found.terms) == pytest.approx(1)
     total = np.zeros(len(BUDGETS))
     for share, name in found.terms:

@@ -314,8 +314,7 @@ def test_missing_pair_is_a_reason():
     for name in ("v5", "v6", "v7"):
         assert attempt(ROW[name].predict, rule, At("two", "gpqa")) == Reason("no_calibration")
         assert ROW[name + "-anchor"].predict(rule, At("two", "gpqa"))
-    scales = variant_scales(rule).filter(model="two")
-    assert scales["reason"].to_list() == ["no_calibration"] * 2
+    assert variant_scales(rule).filter(model="two")["reason"].to_list() == ["no_calibration"] * 2
     heads = variant_heads(rule).filter(model="two", benchmark="gpqa")
     assert heads.filter(rule="v7")["reason"].to_list() == ["no_calibration"] * 2
     assert heads.filter(rule="v7-anchor")["path"].null_count() == 0

@@ -177,8 +177,7 @@ def test_log2_rounding_gives_the_printed_budgets(alpha, beta, printed):
 
 def test_linear_rounding_contradicts_the_anchors_path_identity():
     """V5b's offset "yields the same N sequence": true in log2 only."""
-    v5b = np.exp(mu() + PROSE["delta_anchor_v5b"])
-    assert path(v5b, space="linear") == (2, 4, 4, 8, 16)
+    assert path(np.exp(mu() + PROSE["delta_anchor_v5b"]), space="linear") == (2, 4, 4, 8, 16)
     assert path(ALPHA["7B"], space="linear") == (2, 4, 8, 8, 16)
 
 

@@ -203,8 +203,7 @@ def test_command_prints_what_would_suffice(capsys: pytest.CaptureFixture[str]) -
 
 def test_what_no_number_of_questions_reaches_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Models differ by three points: neither questions nor seeds make up for that."""
-    arguments = "sample-size --gap 1 --models 3 --questions 50 --model-sd 3"
-    assert main(arguments.split()) == 0
+    assert main(["sample-size", "--gap", "1", "--models", "3", "--questions", "50", "--model-sd", "3"]) == 0
     text = capsys.readouterr().out
     for name in ("questions", "seeds"):
         assert f"-: 4,096 times as many {name} do not reach 80% or 90%\n" in text

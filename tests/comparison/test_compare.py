@@ -400,8 +400,7 @@ def test_base_may_have_several_policies_and_rl_one(tmp_path: Path) -> None:
     """The policy of RL is compared one to one, wherever it stands; all of them count for the best."""
     base = own(tmp_path / "base", BASE, policy="greedy")
     rl = own(tmp_path / "rl", RL, policy="temp_1.0")
-    lines = (rl / "rows.jsonl").read_text()
-    (base / "more.jsonl").write_text(lines)
+    (base / "more.jsonl").write_text((rl / "rows.jsonl").read_text())
     found = compared(base, rl)
     assert found.sides[0].policies == ("temp_1.0", "greedy")
     assert value(found, "pass@k", "RL - Base", 1) == 0
@@ -461,5 +460,4 @@ def test_solutions_as_golds_end_in_the_answer(tmp_path: Path) -> None:
     for folder in folders:
         solved = [{**row, "gold": f"First we add.\nThen we are done.\n#### {row['gold']}"} for row in read_rows(folder)]
         write_rows(folder / "rows.jsonl", solved)
-    found = compared(*folders)
-    assert value(found, "pass@k", "Base", 1) == pytest.approx(sum(BASE) / 20)
+    assert value(compared(*folders), "pass@k", "Base", 1) == pytest.approx(sum(BASE) / 20)

@@ -29,8 +29,7 @@ OF_THE_COHORT = pytest.mark.cohort
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=OF_THE_COHORT if name == "zoo" else ()) for name in GOLDEN])
 def test_every_id_and_pool_of_a_shipped_study_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).parents[2]
-    monkeypatch.chdir(root)
+    monkeypatch.chdir(Path(__file__).parents[2])
     files = [*check.DEFAULT_FILES, f"config/{name}.yaml"]
     grid = Grid(replace(check.load(files), results="no-results", lock="no-lock.json"))
     ids = {

@@ -106,8 +106,7 @@ def test_one_checkpoint_under_two_names_is_drawn_once(study: Raw, make_grid: Mak
 
 
 def test_a_damaged_sample_is_not_taken_from_another_name(sampled: Raw, make_grid: Make) -> None:
-    shard = make_grid(sampled).layout.shards()[0]
-    shard.write_bytes(b"damaged")
+    make_grid(sampled).layout.shards()[0].write_bytes(b"damaged")
     assert to_make(make_grid(renamed(sampled, **NAMES)))["base/additions"] == 1
 
 

@@ -411,8 +411,7 @@ def test_scoring_puts_the_parts_of_a_stream_together(
 ) -> None:
     """Each sample once, also where an older packing left a shard that overlaps them."""
     grid = make_grid(timed | {"target_minutes": 0.5})
-    generation = grid.jobs.generations(*CELL)[0]
-    publish(grid, *CELL, generation, 0, 3)
+    publish(grid, *CELL, grid.jobs.generations(*CELL)[0], 0, 3)
     for pool in grid.jobs.pools(*CELL):
         for part in pool.generations:
             publish(grid, *CELL, part, part.start, part.samples)

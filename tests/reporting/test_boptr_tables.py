@@ -232,8 +232,7 @@ def test_undefined_cells_are_dashes_with_reasons(made: dict[str, Table], alone: 
     assert (line["model"], line["benchmark"], line["mech anchor"]) == ("llama31_8b", "GPQA", DASH)
     reason = made["percell"].data.filter(model="llama31_8b", benchmark="gpqa")["reason"]
     assert set(reason) == {"no_base"} and any(REASONS["no_base"] in note for note in made["percell"].notes)
-    v5b = rows(alone["vertical"])["paper's rule, δ from Base (V5b)"]
-    assert v5b["qwen25_7b (anchor)"] == DASH
+    assert rows(alone["vertical"])["paper's rule, δ from Base (V5b)"]["qwen25_7b (anchor)"] == DASH
     codes = alone["vertical"].data.filter(rule="V5b", column="micro", pool="ar")["reason"]
     assert set(codes) == {"no_rltrain"} and any(REASONS["no_rltrain"] in note for note in alone["vertical"].notes)
     assert not any(REASONS["no_rltrain"] in note for note in made["vertical"].notes)

@@ -192,8 +192,7 @@ def test_handover(cell: figure_data.Cell) -> None:
         if among == "common" or unit == "tokens"
     ]
     frames = {"handover": pl.DataFrame([alone, *rows])}
-    curves = [Curves(LABELS, cell.base, cell.rl)]
-    figure, numbers = draw("handover", StudyContext(curves, frames))
+    figure, numbers = draw("handover", StudyContext([Curves(LABELS, cell.base, cell.rl)], frames))
     check_layout(figure)
     assert numbers["unit" if "unit" in numbers.columns else "at"].drop_nulls().unique().sort().to_list() == [0.125, 0.5]
     shown = {line.get_gid(): list(line.get_ydata()) for line in figure.axes[0].lines}

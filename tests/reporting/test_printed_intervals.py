@@ -202,8 +202,7 @@ def context() -> StudyContext:
     frames = figure_data.cell()
     names = ("Micro math", "Micro_AIME & more")
     recovery = (frames.same_policy, frames.counts, frames.support, frames.path, frames.near_match)
-    cells = [Cell("micro-1m", name, *recovery) for name in names]
-    return study_context(frames, cells)
+    return study_context(frames, [Cell("micro-1m", name, *recovery) for name in names])
 
 
 @pytest.fixture(scope="module")

@@ -242,8 +242,7 @@ def always(model: ToyModel, text: Sequence[int], prompt: Sequence[int]) -> ToyMo
 
 def test_a_search_whose_paths_have_all_ended_asks_for_nothing_more() -> None:
     engine = ToyEngine(always(ToyModel.random(0, vocab_size=6), [4, EOS], TASK.prompt))
-    candidates = found(TASK, thoughts_of(width=3, children=2, depth=50), engine)
-    assert texts(candidates) == [(4, EOS)] * 3
+    assert texts(found(TASK, thoughts_of(width=3, children=2, depth=50), engine)) == [(4, EOS)] * 3
     assert len(engine.requests) == 2
 
 

@@ -99,8 +99,7 @@ def test_prune_lists_what_no_configuration_names(raw: Raw, make_grid: Make, publ
     for generation in before.jobs.generations(*CELL):
         publish(before, *CELL, generation)
     raw["pools"]["three"].remove("temp_0.5")
-    after = make_grid(raw)
-    (gone,) = unused(after)["generation folder"]
+    (gone,) = unused(make_grid(raw))["generation folder"]
     assert gone.name == before.jobs.generations(*CELL)[0].id
     assert unused(before)["generation folder"] == []
 
