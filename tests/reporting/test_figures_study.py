@@ -194,13 +194,21 @@ def test_handover(cell: figure_data.Cell) -> None:
     frames = {"handover": pl.DataFrame([alone, *rows])}
     figure, numbers = draw("handover", StudyContext([Curves(LABELS, cell.base, cell.rl)], frames))
     check_layout(figure)
-    assert numbers["unit" if "unit" in numbers.columns else "at"].drop_nulls().unique().sort().to_list() == [0.125, 0.5]
+    assert numbers["at"].drop_nulls().unique().sort().to_list() == [0.125, 0.5]
     shown = {line.get_gid(): list(line.get_ydata()) for line in figure.axes[0].lines}
     assert shown == {
         **{kind: [100 * value for value in values] for kind, values in HANDED.items()},
         "alone": [12.5] * 2,
     }
-    title = figure.get_suptitle().replace("\n", " ")
-    assert title.startswith(
-        "After 12.5% of RL's right texts Base ends right in 50% of samples, after its own in 40%, alone in 12%"
-    )
+    said = "With the first 12.5% of a text, Base ends right in 50% after RL's right texts, 40% after its own, 12% alone"
+    assert said in " ".join(figure.get_suptitle().split())
+    curves = [Curves(LABELS, cell.base, cell.rl)]
+    without_own = pl.DataFrame([alone, *(row for row in rows if row["kind"] != "base_right")])
+    figure, _ = draw("handover", StudyContext(curves, {"handover": without_own}))
+    assert "50% after RL's right texts, 12% alone" in " ".join(figure.get_suptitle().split())
+    broken = [Curves(replace(LABELS, warning="no answers"), cell.base, cell.rl)]
+    figure, _ = draw("handover", StudyContext(broken, {"handover": without_own}))
+    assert "%" not in figure.get_suptitle().split("\n")[0], "no number of a cell that is not interpretable"
+    by_tokens = pl.DataFrame([alone], schema_overrides={"at": pl.Float64, "unit": pl.String})
+    select = catalogue.definition(catalogue.declared("figure")["handover"])
+    assert select(StudyContext(curves, {"handover": by_tokens})).is_empty()

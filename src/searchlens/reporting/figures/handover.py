@@ -26,6 +26,7 @@ def handover(context: StudyContext) -> pl.DataFrame:
     among = pick(context.measures["handover"], among="common").filter(
         pl.col("unit").eq_missing("fraction") | (pl.col("kind") == "alone")
     )
+    among = among if among["at"].count() else among.clear()  # only numbers of tokens were configured
     return among.select("pair", "benchmark", "kind", "at", "value", "lo", "hi", "questions", "texts")
 
 
@@ -34,7 +35,7 @@ def draw_handover(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``handover`` returned: a row per pair, a column per benchmark."""
     pairs, names = style.places(numbers)
     second = "Samples of Base after the beginning of a text, of questions with a text of every kind"
-    title = f"{_finding(numbers)}\n{second}{context.said_source}"
+    title = f"{_finding(style.sound(numbers, context))}\n{second}{context.said_source}"
     figure = style.new_panels(pairs, names, title, "sampled")
     for axes, pair, name in style.grid(figure, pairs, names):
         cell = pick(numbers, pair=pair, benchmark=name)
@@ -64,18 +65,17 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
 
 
 def _finding(numbers: pl.DataFrame) -> str:
-    """How often Base ends right after the shortest beginnings, as the range over cells."""
+    """How often Base ends right after the shortest beginnings, as the range over cells of the mean over questions."""
+    if numbers["at"].count() == 0:
+        return "How often Base ends right after beginnings of texts"
     least = numbers.drop_nulls("at")["at"].sort()[0]
-    alone, *after = (
-        _range(pick(numbers, kind=kind).filter(pl.col("at").is_null() | (pl.col("at") == least))["value"])
-        for kind in ("alone", "rl_right", "base_right")
-    )
-    return (
-        f"After {100 * least:g}% of RL's right texts Base ends right in {after[0]}% of samples,"
-        f" after its own in {after[1]}%, alone in {alone}%"
-    )
+    shortest = numbers.filter(pl.col("at").is_null() | (pl.col("at") == least))
+    names = {"rl_right": "after RL's right texts", "base_right": "after its own", "alone": "alone"}
+    found = {kind: pick(shortest, kind=kind)["value"].to_list() for kind in names}
+    said = [f"{_range(found[kind])}% {name}" for kind, name in names.items() if found[kind]]
+    return f"With the first {100 * least:g}% of a text, Base ends right in {', '.join(said)}"
 
 
-def _range(shares: pl.Series) -> str:
-    least, *_, most = (f"{100 * share:.0f}" for share in [*shares.sort(), shares.max()])
+def _range(shares: list[float]) -> str:
+    least, most = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
     return least if least == most else f"{least} to {most}"
