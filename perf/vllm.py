@@ -300,6 +300,7 @@ def _started(folder: str, args: argparse.Namespace) -> VllmEngine | Replicas:
         max_cudagraph_capture_size=args.graph,
         tensor_parallel=args.gpus,
         enforce_eager=args.eager,
+        batch_invariant=args.invariant,
         fuse_allreduce_rms=None if args.gpus == 1 else False,
         load_format="dummy",
         **share(together, args.processes),
@@ -377,6 +378,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1, help="engines that share the GPU, each with the weights")
     parser.add_argument("--gpus", type=int, default=1, help="with --seconds: GPUs that share the weights")
     parser.add_argument("--eager", action="store_true", help="with --seconds: without CUDA graphs and compilation")
+    parser.add_argument("--invariant", action="store_true", help="kernels whose bits do not depend on the batch")
     parser.add_argument("--memory", type=float, default=0.9, help="share of the GPU's memory")
     parser.add_argument("--graph", type=int, help="most tokens of a step that runs as a CUDA graph; default: --rows")
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the kind that this runs on, for its limit")

@@ -114,7 +114,7 @@ def test_the_generated_page_agrees_with_the_typed_configuration() -> None:
             "@.enforce_eager: true needs engine: vllm",
         ),
         # it would change texts, and no id
-        ("checkpoints/micro-1m-rl/vllm", {"generators": True}, "@: 'generators' is unknown. Known: enforce_eager"),
+        ("checkpoints/micro-1m-rl/vllm", {"generators": True}, "@: 'generators' is unknown. Known: batch_invariant"),
         ("checkpoints/micro-1m-rl/vllm", {"load_format": "dummy"}, "vllm.load_format: Input should be 'auto'"),
         (
             "checkpoints/micro-1m-rl/template",

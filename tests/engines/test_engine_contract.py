@@ -446,23 +446,18 @@ def test_given_texts_are_scored_as_by_a_forward_pass(engine: Engine, model: Any)
 
 
 def test_ranks_of_given_tokens(engine: Engine, model: Any) -> None:
-    """1 is the most likely token; vLLM does not know the rank of the last one of a text."""
+    """1 is the most likely token."""
     texts = given_texts(10)
     for text, scored in zip(texts, engine.score(texts), strict=True):
         logits = logits_of(model, text.prompt, text.tokens)
         ranks = (logits > logits[np.arange(len(logits)), list(text.tokens)][:, None]).sum(1) + 1
-        known = len(ranks) - (type(engine).__name__ == "VllmEngine")
-        assert scored.ranks[:known].tolist() == ranks[:known].tolist()
+        assert scored.ranks.tolist() == ranks.tolist()
 
 
 @pytest.mark.parametrize("name", [name for name in FILTERS if name != "penalties"])
 def test_texts_are_scored_under_a_policy(engine: Engine, model: Any, name: str) -> None:
-    """Log q of each token, -inf where a filter drops it. vLLM refuses, as it does not return all logits."""
+    """Log q of each token, -inf where a filter drops it."""
     texts, sampling = given_texts(20), FILTERS[name]
-    if type(engine).__name__ == "VllmEngine":
-        with pytest.raises(InputError, match="temperature 1 without filters"):
-            engine.score(texts, sampling)
-        return
     for text, scored in zip(texts, engine.score(texts, sampling), strict=True):
         logits = logits_of(model, text.prompt, text.tokens)
         q = [oracle.distribution(row, sampling)[token] for row, token in zip(logits, text.tokens, strict=True)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.engines.base import EngineMemoryError, Given, Request, RequestError, Sampling
+from searchlens.engines.base import EngineMemoryError, Given, Request, RequestError
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.engines.vllm import VllmEngine
 from searchlens.errors import InputError
@@ -120,7 +120,7 @@ class TestRunning:
             np.testing.assert_allclose(here.sampling_logprobs, there.sampling_logprobs, atol=1e-4)
 
     def test_given_texts_are_scored_without_rows_that_are_no_tokens(self, engine: VllmEngine, wide: Path) -> None:
-        """The raw log-softmax over the tokens, for the tokens that vLLM scores as a prompt and for the last one."""
+        """The raw log-softmax over the tokens."""
         model = reference(wide)
         texts = [Given(PROMPT, (30, 5, 40)), *given_texts(30)]
         for text, scored in zip(texts, engine.score(texts), strict=True):
@@ -178,11 +178,6 @@ class TestRunning:
             done.update(engine.step())
         assert str(done.pop(7)) == "vLLM gave the request up (abort)"
         assert all(len(completion.tokens) == 5 for completion in done.values())
-
-    @pytest.mark.parametrize("temperature", [0.005, -1.0])
-    def test_temperatures_that_vllm_would_change_are_refused(self, engine: VllmEngine, temperature: float) -> None:
-        with pytest.raises(InputError, match=r"Request 3: .*temperature"):
-            engine.add(3, Request(PROMPT, Sampling(temperature), 0, 5, ()))
 
     def test_out_of_memory_while_stepping(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its own error, without a context that keeps memory in use; every other error passes unchanged."""
@@ -260,9 +255,11 @@ def test_out_of_memory_while_starting(folder: Path) -> None:
 
 def test_a_version_with_another_log_q_does_not_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its texts would look right, and power sampling would be another chain. The next engine starts as ever."""
-    zeros = lambda _, tokens, __: torch.zeros_like(tokens, dtype=torch.float32)  # noqa: E731
+    from searchlens.engines import _vllm_worker
+
+    draw = _vllm_worker._draw
     with monkeypatch.context() as spoiled:
-        spoiled.setattr("searchlens.engines._vllm_worker.LedgerSampler._log_q", zeros)
+        spoiled.setattr(_vllm_worker, "_draw", lambda *given: (draw(*given)[0], torch.zeros(len(given[0]))))
         with pytest.raises(InputError, match=r"vLLM \S+ with torch \S+: log q without filters"):
             VllmEngine(folder, **START)
     engine = VllmEngine(folder, **START)
@@ -270,9 +267,16 @@ def test_a_version_with_another_log_q_does_not_start(folder: Path, monkeypatch: 
     engine.close()
 
 
-def test_another_model_runner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_cpu
+def test_what_is_not_there_on_a_cpu_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="batch_invariant: true after an engine with the other value"):
+        VllmEngine(folder, **START, batch_invariant=True)
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    with pytest.raises(InputError, match="batch_invariant: vLLM has its kernels for GPUs alone"):
+        VllmEngine(folder, **START, batch_invariant=True)
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
-    with pytest.raises(InputError, match="only '0' is allowed"):
+    with pytest.raises(InputError, match=r"VLLM_USE_V2_MODEL_RUNNER is '1' .* on a cpu device: 0"):
         VllmEngine(folder, **START)
 
 

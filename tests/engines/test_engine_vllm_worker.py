@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 
 import bad_inputs
 import fuzzing
-from searchlens.engines import _vllm_request, _vllm_start
+from searchlens.engines import _vllm_request, _vllm_start, sampler
 from searchlens.engines._vllm_start import require_right_numbers
 from searchlens.engines.base import Completion, Floor, Request, RequestError, Sampling
 from searchlens.engines.transformers import TransformersEngine
@@ -25,6 +26,7 @@ from searchlens.seeds import generator, uniform
 torch = pytest.importorskip("torch")
 
 NAMES = ("triton_utils", "v1.outputs", "v1.sample.logits_processor", "v1.sample.metadata", "v1.sample.sampler")
+OURS = ("_vllm_worker", "_vllm_first_runner", "_vllm_second_runner")
 
 
 class Stub(ModuleType):
@@ -37,26 +39,23 @@ class Stub(ModuleType):
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in (*NAMES, "v1.sample.ops.topk_topp_sampler"):
+def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Our modules in the worker, by their names, imported without vLLM."""
+    for name in (*NAMES, "v1.sample.ops.topk_topp_sampler", "v1.worker.gpu.sample.sampler"):
         monkeypatch.setitem(sys.modules, f"vllm.{name}", Stub(name))
-    monkeypatch.delitem(sys.modules, "searchlens.engines._vllm_worker", raising=False)
-    yield import_module("searchlens.engines._vllm_worker")
-    sys.modules.pop("searchlens.engines._vllm_worker", None)
+    for name in OURS:
+        monkeypatch.delitem(sys.modules, f"searchlens.engines.{name}", raising=False)
+    made = SimpleNamespace(**{name: import_module(f"searchlens.engines.{name}") for name in OURS})
+    made._vllm_worker.HAS_TRITON = False
+    made._vllm_worker.apply_top_k_top_p = lambda kept, *_: kept
+    yield made
+    for name in OURS:
+        sys.modules.pop(f"searchlens.engines.{name}", None)
 
 
-def log_q(worker: Any, *, all_greedy: bool) -> Any:
-    """Log q of two tokens after a step in which our own draw was not called."""
-    ours = object.__new__(worker.LedgerSampler)
-    ours._drawn = None
-    return ours._log_q(torch.tensor([3, 4]), SimpleNamespace(all_greedy=all_greedy, all_random=not all_greedy))
-
-
-def test_random_draws_in_another_way_are_refused(worker: Any) -> None:
-    """Their log q would be stored as 0, and a chain of power sampling would have another target."""
-    assert log_q(worker, all_greedy=True).tolist() == [0, 0]
-    with pytest.raises(RuntimeError, match="log q is unknown"):
-        log_q(worker, all_greedy=False)
+@pytest.fixture
+def worker(ours: Any) -> Any:
+    return ours._vllm_worker
 
 
 def model_runner(names: Iterable[str]) -> Any:
@@ -71,35 +70,171 @@ def model_runner(names: Iterable[str]) -> Any:
     return runner
 
 
-def test_a_vllm_with_another_model_runner_is_refused_by_what_it_lacks(worker: Any) -> None:
+@pytest.mark.parametrize("kind", ["first", "second"])
+def test_a_vllm_with_another_model_runner_is_refused_by_what_it_lacks(ours: Any, kind: str) -> None:
     """vLLM is about to replace its model runner; without the check a later step of a job would raise."""
-    worker._require_hooks(model_runner(worker._HOOKS))
-    for name in worker._HOOKS:
-        extension = SimpleNamespace(model_runner=model_runner(set(worker._HOOKS) - {name}))
+    hooks = (*ours._vllm_worker._HOOKS, *getattr(ours, f"_vllm_{kind}_runner").HOOKS)
+    ours._vllm_worker.require_hooks(model_runner(hooks), hooks)
+    for name in hooks:
+        extension = SimpleNamespace(model_runner=model_runner(set(hooks) - {name}))
         with pytest.raises(InputError, match=f"SimpleNamespace has no {re.escape(name)}, by which"):
-            worker.Extension.searchlens_start(extension, 4, 9, [])
+            ours._vllm_worker.Extension.searchlens_start(extension, 4, 9, [], False, False)
 
 
-def test_all_that_is_read_of_the_model_runner_is_asked_for_first(worker: Any) -> None:
-    used = set(re.findall(r"\brunner\.(\w+)", Path(worker.__file__).read_text()))
-    assert used == {name.split(".")[0] for name in worker._HOOKS}
-    batch = set(re.findall(r"\b(?:input_)?batch\.(num_\w+|logitsprocs)", Path(worker.__file__).read_text()))
-    assert {f"input_batch.{name}" for name in batch} <= {".".join(name.split(".")[:2]) for name in worker._HOOKS}
+@pytest.mark.parametrize("kind", ["first", "second"])
+def test_all_that_is_read_of_the_model_runner_is_asked_for_first(ours: Any, kind: str) -> None:
+    own = getattr(ours, f"_vllm_{kind}_runner")
+    text = Path(own.__file__).read_text()
+    hooks = {*ours._vllm_worker._HOOKS, *own.HOOKS}
+    assert set(re.findall(r"\brunner\.(\w+)", text)) <= {name.split(".")[0] for name in hooks}
+    batch = set(re.findall(r"\bbatch\.(\w+)", text)) - {"logitsprocs"}
+    known = {name.split(".")[1] for name in own.HOOKS if name.startswith("input_batch.")}
+    assert batch - {"removed", "added", "moved"} <= known | {*getattr(own, "BATCH_HOOKS", ())}
+    assert set(re.findall(r"\bstates\.(\w+)", text)) <= {name.split(".")[1] for name in own.HOOKS if "." in name}
 
 
-def test_draws_are_those_of_the_embedded_engine(worker: Any) -> None:
-    """By the uniform number of seed and position, whatever the width; a token that a filter dropped is never drawn."""
-    seeds, positions = np.array([3, 2**62 + 1, 3, 3], np.uint64), np.array([0, 1, 5, 5])
-    batch = SimpleNamespace(uniforms=lambda: torch.from_numpy(uniform(seeds, positions)))
-    logits = torch.from_numpy(generator("draws").normal(0, 3, (4, 100)).astype(np.float32))
-    logits[3] = torch.where(torch.arange(100) == 71, 0.0, -torch.inf)
-    worker.apply_top_k_top_p = lambda kept, *_: kept
-    tokens, log_q = worker.InverseCdf(batch, worker._draw)(logits, {}, None, None)
-    law = logits.double().softmax(-1).numpy()
-    numbers = batch.uniforms().numpy()
-    expected = [int(np.searchsorted(np.cumsum(row), u, "right")) for row, u in zip(law, numbers, strict=True)]
-    assert tokens.tolist() == expected and expected[3] == 71
-    np.testing.assert_allclose(log_q, np.log(law[range(4), expected]), atol=1e-5)
+WIDTH = 100
+
+
+def draws_of(worker: Any, *, same_bits: bool = False, positions: int = 40, masked: Iterable[int] = ()) -> Any:
+    """Our draws and their ledger, of a runner with 9 slots."""
+    config = SimpleNamespace(get_vocab_size=lambda: WIDTH, enforce_eager=True, dtype=torch.float32)
+    runner = SimpleNamespace(device=torch.device("cpu"), model_config=config, max_model_len=positions, max_num_reqs=6)
+    ledger = worker.Ledger(9, positions + 1, runner.device)
+    return runner, worker.Draws(runner, ledger, [*masked], same_bits), ledger
+
+
+def params(request: Request, slot: int, given: tuple[int, ...] = ()) -> Any:
+    """What vLLM has of a request, of its prompt as well."""
+    extra = {_vllm_request.EXTRA_ARG: _vllm_request.worker_row(request, slot, bool(given))}
+    return SimpleNamespace(extra_args=extra | ({_vllm_request.GIVEN_ARG: [*given]} if given else {}))
+
+
+def step_of(worker: Any, draws: Any, entries: list[tuple[Any, int]], tokens: Any = None) -> Any:
+    """A step whose rows have these parameters and positions; prompts have one token."""
+    rows = np.array([draws.enter(one).item() for one, _ in entries], _vllm_request.WORKER_ROW)
+    positions = np.array([position for _, position in entries])
+    return worker.Step(rows, positions, positions + 1, tokens, np.arange(len(rows)))
+
+
+@pytest.mark.parametrize("same_bits", [False, True])
+def test_draws_are_those_of_the_embedded_engine(worker: Any, same_bits: bool) -> None:
+    """By the uniform number of seed and position, whatever the width; a masked token is never drawn.
+
+    Also where bits must not depend on the batch: rows are drawn 64 at a time there, wherever they stand.
+    """
+    _, draws, ledger = draws_of(worker, same_bits=same_bits, masked=[3, 99])
+    samplings = [Sampling(), Sampling(0.5), Sampling(0.0), Sampling(2.0, min_p=0.05), Sampling(1.0, typical_p=0.7)]
+    seeds = [3, 2**62 + 1, 3, 4, 5]
+    requests = [Request((5,), one, seed, 30, measures=True) for one, seed in zip(samplings, seeds, strict=True)]
+    entries = [(params(request, slot), 5 * slot) for slot, request in enumerate(requests)]
+    logits = torch.from_numpy(generator("draws").normal(0, 3, (5, WIDTH)).astype(np.float32))
+    step = step_of(worker, draws, entries)
+    tokens = draws(logits.clone(), step)
+    logits[:, [3, 99]] = -torch.inf
+    padded = torch.nn.functional.pad(logits, (0, 28), value=-torch.inf)
+    batch = sampler.prepare(
+        sampler.parameters(samplings), [(5,)] * 5, np.zeros((5, 0), np.int32), np.zeros(5, np.int64), 128, logits.device
+    )
+    numbers = uniform(step.rows["seed"].astype(np.uint64), step.positions)
+    wanted = sampler.draw(padded, batch, torch.from_numpy(numbers))
+    assert tokens.tolist() == wanted.tokens.tolist()
+    ledger._enter()
+    for slot in range(5):
+        got = ledger._entries[slot, 5 * slot]
+        np.testing.assert_allclose(got[:2], [wanted.logprobs[slot], wanted.sampling_logprobs[slot]], atol=1e-5)
+    again = draws_of(worker, same_bits=same_bits, masked=[3, 99])[1]
+    order = [3, 0, 4]
+    some = again(logits[order].clone(), step_of(worker, again, [entries[i] for i in order]))
+    assert some.tolist() == tokens[order].tolist()
+
+
+def test_bits_of_a_row_do_not_depend_on_the_others(worker: Any) -> None:
+    """1 to 200 rows, at any place: the same bits of every number."""
+    logits = torch.from_numpy(generator("bits").normal(0, 3, (200, WIDTH)).astype(np.float32))
+    requests = [Request((5,), Sampling(0.8, typical_p=0.9), seed, 30, measures=True) for seed in range(200)]
+
+    def numbers(rows: list[int]) -> Any:
+        runner, draws, _ = draws_of(worker, same_bits=True)
+        ledger = worker.Ledger(200, runner.max_model_len + 1, runner.device)
+        draws._ledger = ledger
+        draws(logits[rows].clone(), step_of(worker, draws, [(params(requests[i], i), 0) for i in rows]))
+        return ledger.fetch(rows, [1] * len(rows))[0]
+
+    everything = numbers([*range(200)])
+    for rows in ([7], [199, 0, 64], [*range(150, 20, -1)]):
+        assert numbers(rows).tobytes() == everything[rows].tobytes()
+
+
+def test_tokens_that_are_given_are_returned_and_scored(worker: Any) -> None:
+    """Log p and log q of the given token, minus infinity where a filter drops it; its rank is the note."""
+    _, draws, ledger = draws_of(worker)
+    logits = torch.from_numpy(generator("given").normal(0, 2, (2, WIDTH)).astype(np.float32))
+    given = int(logits[1].argsort(descending=True)[4])
+    sampling = Sampling(0.5, min_p=0.9)
+    entries = [
+        (params(Request((5,), Sampling(), 1, 9), 0), 0),
+        (params(Request((5,), sampling, 0, 9), 1, (8, given)), 1),
+    ]
+    tokens = draws(logits.clone(), step_of(worker, draws, entries))
+    assert tokens[1] == given
+    ledger._entries[1, 0] = 0.0
+    numbers, notes = ledger.fetch([1], [2])
+    assert notes[1] == 5 and numbers[1, 1] == -np.inf
+    np.testing.assert_allclose(numbers[1, 0], logits[1].double().log_softmax(0)[given], atol=1e-5)
+
+
+@dataclass
+class Seeing:
+    """Draws that keep the steps."""
+
+    draws: Any
+    seen: list[Any]
+
+    def enter(self, params: Any) -> Any:
+        return self.draws.enter(params)
+
+    def __call__(self, logits: Any, step: Any) -> Any:
+        self.seen.append(step)
+        return logits.argmax(-1)
+
+
+def test_rows_of_the_second_runner(ours: Any) -> None:
+    """In the order of each step, by its index of a request; a prompt in parts, and a request that was preempted."""
+    runner, draws, _ = draws_of(ours._vllm_worker)
+    parent = ours._vllm_second_runner.LedgerSampler.__mro__[1]
+    parent.add_request = lambda *_: None
+    parent.__call__ = lambda self, logits, batch: self.sample(logits, "anything", batch=batch)
+    lengths = np.array([3, 9, 4, 2, 0, 0])
+    table = torch.arange(6 * 40, dtype=torch.int32).view(6, 40) % WIDTH
+    gpu = SimpleNamespace(gpu=table)
+    runner.req_states = SimpleNamespace(prompt_len=SimpleNamespace(np=lengths), all_token_ids=gpu)
+    runner.sampler = SimpleNamespace(penalties_state="vLLM's own")
+    ours._vllm_second_runner.replace_sampler(runner, draws, False)
+    seen = []
+    sampler = runner.sampler
+    assert sampler.penalties_state == "vLLM's own"
+    sampler._draws = Seeing(draws, seen)
+    for index in range(4):
+        sampler.add_request(
+            index, *((index,) if index % 2 else ()), params(Request((5,), Sampling(), index, 30), 7 - index)
+        )
+
+    def step(index: list[int], computed: list[int], scheduled: list[int], prefill: list[int]) -> Any:
+        arrays = (np.array(one, np.int32) for one in (index, computed, scheduled, prefill))
+        names = ours._vllm_second_runner.BATCH_HOOKS
+        sampler(torch.zeros(len(index), WIDTH), SimpleNamespace(**dict(zip(names, arrays, strict=True))))
+        return seen[-1]
+
+    first = step([2, 0, 1], [4, 0, 0], [1, 3, 5], [4, 3, 9])
+    assert first.rows["slot"].tolist() == [5, 7, 6] and first.tokens is table and first.places.tolist() == [2, 0, 1]
+    assert first.positions.tolist() == [1, 0, 0], "the draw of a prompt in parts is that of its first token"
+    assert first.lengths.tolist() == [5, 3, 9]
+    assert step([2, 0, 1], [5, 3, 5], [1, 1, 4], [4, 3, 9]).rows is first.rows, "the parameters can be kept"
+    sampler.add_request(0, 3, params(Request((5,), Sampling(), 9, 30), 1))
+    later = step([2, 0, 1], [6, 0, 9], [1, 2, 1], [4, 5, 9])
+    assert later.rows["slot"].tolist() == [5, 1, 6]
+    assert later.positions.tolist() == [3, 2, 1], "of a text with two tokens that is computed again in parts"
 
 
 def ledger_with_floor(worker: Any, alpha: float, bound: float, start: float) -> tuple[Any, Any]:
@@ -110,7 +245,7 @@ def ledger_with_floor(worker: Any, alpha: float, bound: float, start: float) -> 
 
     def draw(slot: int, position: int, log_p: float, log_q: float, token: int = 5) -> None:
         values = torch.tensor([[log_p, log_q, 0.0, 0.0, token]])
-        ledger.write(np.array([slot]), np.array([position]), values, floors)
+        ledger.write(np.array([slot]), np.array([position]), values, floors, noted=True)
 
     return ledger, draw
 
@@ -149,7 +284,8 @@ def test_numbers_on_their_way_are_not_those_of_the_next_request(worker: Any) -> 
     arrived: list[bool] = []  # as on a GPU, whose numbers arrive later
     late = torch.tensor([[-9.0, 0.0, 0.0, 0.0, 1.0]])
     floors = ledger._pending[-1].floors
-    ledger._pending.append(_vllm_request.Pending(lambda: bool(arrived), np.array([0]), np.array([3]), late, floors))
+    pending = _vllm_request.Pending(lambda: bool(arrived), np.array([0]), np.array([3]), late, floors, True)
+    ledger._pending.append(pending)
     assert ledger.rejected()[:2] == ([0], [3])
     arrived.append(True)
     for position in range(3):
@@ -185,51 +321,54 @@ def test_ledger_is_filled_in_the_order_of_the_device(worker: Any) -> None:
     with pytest.raises(RuntimeError, match="missing"):
         ledger.fetch([0], [2])
     arrived[0] = 2
-    assert ledger.fetch([0], [2])[:, 0].tolist() == [1.0, 2.0]
+    assert ledger.fetch([0], [2])[0][:, 0].tolist() == [1.0, 2.0]
     write([1, 0], [3, 0], 4.0)  # the next one in slot 0
     write([0, 1], [1, 4], 5.0)
     arrived[0] = 5
-    assert ledger.fetch([1, 0], [5, 2])[:, 1].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 4.0, 5.0]
+    assert ledger.fetch([1, 0], [5, 2])[0][:, 1].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 4.0, 5.0]
 
 
-def test_rows_are_followed_through_all_their_moves(worker: Any) -> None:
+def test_rows_are_followed_through_all_their_moves(ours: Any) -> None:
     """Removed, added over, moved and swapped at random, against a plain dictionary."""
     swap, one_way = "swap", "one way"
-    worker.MoveDirectionality = SimpleNamespace(SWAP=swap, UNIDIRECTIONAL=one_way)
+    first = ours._vllm_first_runner
+    first.MoveDirectionality = SimpleNamespace(SWAP=swap, UNIDIRECTIONAL=one_way)
     size, rng = 12, np.random.default_rng(0)
     runner = SimpleNamespace(max_num_reqs=size, max_model_len=20, device=torch.device("cpu"))
-    batch, expected = worker.BatchRows(runner, 999), dict.fromkeys(range(size), 999)
+    draws = draws_of(ours._vllm_worker)[1]
+    batch, expected = first.Rows(runner, draws), dict.fromkeys(range(size), 9)
     for slot in range(300):
         removed, added, source, target = (int(number) for number in rng.integers(size, size=4))
-        row = [slot, slot + 1, False, 0.0, 1.0, 1.0, 0.0, 0.0, 1, _vllm_request.NOT_GIVEN, 0.0, -np.inf, np.nan]
-        new = (added, SimpleNamespace(extra_args={_vllm_request.EXTRA_ARG: row}), [1, 2], [])
+        new = (added, params(Request((1, 2), Sampling(), slot + 1, 5), slot), [1, 2], [])
         direction = (swap, one_way)[slot % 2]
         moved = [(source, target, direction)] if source != target else []
         batch.update_state(SimpleNamespace(batch_size=size, removed=[removed], added=[new], moved=moved))
-        expected[removed] = 999
+        expected[removed] = 9
         expected[added] = slot
         if moved and direction == swap:
             expected[source], expected[target] = expected[target], expected[source]
         elif moved:
-            expected[target], expected[source] = expected[source], 999
-        runner.input_batch = SimpleNamespace(num_reqs=size)
-        assert batch.parameters().slots.tolist() == list(expected.values())
-        assert batch.parameters().seeds.tolist() == [0 if slot == 999 else slot + 1 for slot in expected.values()]
+            expected[target], expected[source] = expected[source], 9
+        counts = np.full(size, 2), np.full(size, 5)
+        runner.input_batch = SimpleNamespace(num_reqs=size, num_prompt_tokens=counts[0], num_tokens_no_spec=counts[1])
+        step = batch.step()
+        assert step.rows["slot"].tolist() == list(expected.values())
+        assert step.rows is batch.step().rows and step.positions.tolist() == [3] * size
 
 
 def test_fields_of_a_row_are_sent_in_their_order() -> None:
     sampling = Sampling(
-        0.5, min_p=0.1, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75
+        0.5, 0.9, 7, 0.1, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75
     )
     request = Request((1, 2, 3), sampling, 2**62 + 1, 5, (), measures=True)
     row = np.array(tuple(_vllm_request.worker_row(request, 7)), _vllm_request.WORKER_ROW)
     *fields, start = row.item()
-    assert tuple(fields) == (7, 2**62 + 1, True, 0.1, 0.6, 1.5, 0.25, 0.75, 3, _vllm_request.NOT_GIVEN, 0.0, -np.inf)
+    assert tuple(fields) == (7, 2**62 + 1, True, False, 0.5, 0.9, 7, 0.1, 0.6, 1.5, 0.25, 0.75, 3, 0.0, -np.inf)
     assert np.isnan(start)
-    assert _vllm_request.worker_row(request, 7, 42)[9] == 42
+    assert _vllm_request.worker_row(request, 7, True)[3]
     bounded = request._replace(floor=Floor(4.0, -2.5, 6))
-    assert _vllm_request.worker_row(bounded, 7)[10:] == [4.0, -2.5, 6]
-    assert _vllm_request.worker_row(bounded._replace(top=1), 7)[11] == -np.inf
+    assert _vllm_request.worker_row(bounded, 7)[13:] == [4.0, -2.5, 6]
+    assert _vllm_request.worker_row(bounded._replace(top=1), 7)[14] == -np.inf
 
 
 # ---- what the engine draws at its start to see whether log p and log q are right

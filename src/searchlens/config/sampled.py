@@ -14,6 +14,9 @@ from searchlens.config.limits import Limit, Name, Natural, Positive, Repository,
 class VllmSpec(Strict):
     """How vLLM runs a checkpoint. Nothing here changes the law of its samples."""
 
+    batch_invariant: bool = False
+    """Use the kernels whose bits do not depend on the batch: a sample depends on its seed alone, on a GPU as well, at a
+    price (docs/speed.md). Part of the generation id, if true."""
     tensor_parallel: Small = 1
     """Number of GPUs that share the weights; the job requests as many."""
     processes: Annotated[int, Limit(ge=1, le=64)] = 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import NO_FLOOR, Completion, FinishReason, Given, Request, RequestError, Sampling, Scored
+from searchlens.engines.base import NO_FLOOR, Completion, FinishReason, Request, RequestError
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,24 +28,26 @@ WORKER_ROW = np.dtype(
         ("slot", "i8"),  # of the ledger; the request's own until vLLM has returned it
         ("seed", "i8"),
         ("measures", "?"),
+        ("given", "?"),  # whether the tokens are given and only scored
+        ("temperature", "f8"),
+        ("top_p", "f8"),
+        ("top_k", "i8"),
         ("min_p", "f8"),
         ("typical_p", "f8"),
         ("repetition", "f4"),
         ("frequency", "f4"),
         ("presence", "f4"),
         ("generated", "i8"),  # position of the first token that counts as generated
-        ("given", "i8"),  # the token whose log p is recorded in place of the drawn one's; NOT_GIVEN: none
         ("alpha", "f8"),  # of the floor of the request; 0 without one
         ("bound", "f8"),  # -inf without a floor
         ("start", "f8"),  # NaN: without the term log(start + t)
     ]
 )
-"""What the worker knows of a request, next to vLLM's own parameters."""
-NOT_GIVEN = -1
+"""What the worker knows of a request; vLLM's own parameters leave the distribution as it is."""
+GIVEN_ARG = "searchlens_given"
+"""Key of the tokens that are given."""
 LEDGER_COLUMNS = 4
 """Numbers in the ledger per token: log p, log q, entropy and self-certainty; float32, in nats."""
-
-_MIN_TEMPERATURE = 0.01  # vLLM would draw at this temperature if a request had a lower one
 
 
 def refusals() -> tuple[type[Exception], ...]:
@@ -56,26 +58,19 @@ def refusals() -> tuple[type[Exception], ...]:
 
 
 def sampling_params(request_id: int, request: Request, generators: bool = False) -> SamplingParams:
-    """Return vLLM's parameters of a request, none of them a default; the rest is left to the worker.
+    """Return vLLM's parameters of a request, none of them a default; how tokens are drawn is left to the worker.
 
-    These are penalties, min-p and typical-p, and the seed unless vLLM is to draw by ``generators`` of its own. Raises
-    InputError if vLLM cannot draw in this way.
+    ``generators``: vLLM is to draw by a generator of the request's seed. Raises InputError if vLLM refuses them.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    sampling = request.sampling
-    if 0 < sampling.temperature < _MIN_TEMPERATURE:
-        raise InputError(
-            f"Request {request_id}: temperature is {sampling.temperature}; "
-            f"vLLM allows 0, and {_MIN_TEMPERATURE} or more"
-        )
     try:
         params = SamplingParams(
             n=1,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
+            temperature=1.0 if generators and request.sampling.temperature > 0 else 0.0,
+            top_p=1.0,
+            top_k=0,
             min_p=0.0,
             repetition_penalty=1.0,
             frequency_penalty=0.0,
@@ -111,50 +106,24 @@ class _StopIds(list[int]):
 _stop_ids = lru_cache(maxsize=256)(_StopIds)
 
 
-def scoring(text: Given) -> tuple[Request, SamplingParams]:
-    """Return the request that scores a text, and its parameters.
-
-    vLLM returns log p of the tokens of a prompt, so that all tokens of the text but the last go there. The last one is
-    the ``given`` token of the only draw, because a prompt must leave room for one token, and the text may fill it.
-    vLLM computes such a prompt as a whole: it reads no cached prefix, whose tokens would have no log p.
-    """
-    request = Request(prompt=text.prompt, sampling=Sampling(0.0), seed=0, max_tokens=1, prefix=text.tokens[:-1])
-    params = sampling_params(0, request)
-    params.prompt_logprobs = 0  # of the prompt's own tokens alone
-    params.skip_reading_prefix_cache = True
-    return request, params
-
-
-def scored(text: Given, output: Any, last: Floats) -> Scored:
-    """Return log p and ranks of a text, from vLLM's numbers of the prompt and the ledger's last; RuntimeError if wrong.
-
-    The ledger has no rank.
-    """
-    flat, count = output.prompt_logprobs, len(text.tokens) - 1
-    begin = len(flat.token_ids) - count
-    if tuple(flat.token_ids[begin:]) != text.tokens[:-1]:
-        raise RuntimeError("vLLM returned log-probabilities of other tokens than were given")
-    values = np.append(np.array(flat.logprobs[begin:], np.float32), last)
-    if np.isnan(values).any():
-        raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
-    return Scored(values, values, np.array([*flat.ranks[begin:], 0], np.int32))
-
-
-def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[float]:
-    """Return the fields of ``WORKER_ROW``. A greedy request has no filters, so its typical-p is 1."""
+def worker_row(request: Request, slot: int, given: bool = False) -> list[float]:
+    """Return the fields of ``WORKER_ROW``."""
     sampling = request.sampling
     floor = request.floor if request.floor and has_floor(request) else NO_FLOOR
     return [
         slot,
         request.seed,
         request.measures,
+        given,
+        sampling.temperature,
+        sampling.top_p,
+        sampling.top_k,
         sampling.min_p,
-        sampling.typical_p if sampling.temperature > 0 else 1.0,
+        sampling.typical_p,
         sampling.repetition_penalty,
         sampling.frequency_penalty,
         sampling.presence_penalty,
         len(request.prompt),
-        given,
         floor.alpha,
         floor.bound,
         math.nan if floor.start is None else floor.start,
@@ -219,6 +188,8 @@ class Pending(NamedTuple):
     positions: Ints
     values: Tensor
     floors: FloorRows | None
+    noted: bool
+    """Whether the notes among the values are of use."""
 
 
 class Ledger:
@@ -230,17 +201,17 @@ class Ledger:
     position than tokens. The slot's next request writes later still. What is on its way for a slot when the slot is
     given up belongs to nobody.
 
-    Of requests with a floor the ledger also has the tokens, and the log weight, which is summed up as numbers are
-    entered. vLLM may discard a draw, for instance of a prompt that is computed in parts, and the next one has the same
-    position. So a number counts once the position after it is entered, and a request is known to have come down to its
-    floor one or two steps later.
+    Of requests with a floor the ledger also has the tokens, and of given texts the ranks: the notes. Of a floor it has
+    the log weight, which is summed up as numbers are entered. vLLM may discard a draw, for instance of a prompt that is
+    computed in parts, and the next one has the same position. So a number counts once the position after it is entered,
+    and a request is known to have come down to its floor one or two steps later.
     """
 
     def __init__(self, slots: int, positions: int, device: torch.device) -> None:
-        self._nobody = slots
+        self.nobody = slots
         self._entries = np.full((slots + 1, positions, LEDGER_COLUMNS), np.nan, np.float32)
         self._pending: deque[Pending] = deque()
-        self._tokens: npt.NDArray[np.int32] | None = None  # (slots, positions), once a request has a floor
+        self._notes: npt.NDArray[np.int32] | None = None  # (slots, positions), once a request has any
         self._weights = np.zeros(slots + 1)  # of the tokens that count
         self._latest = np.zeros(slots + 1)  # weight of the token after them
         self._places = np.zeros(slots + 1, np.int64)  # its position
@@ -248,8 +219,10 @@ class Ledger:
         self._on_cpu = device.type == "cpu"
         self.steps = 0
 
-    def write(self, slots: Ints, positions: Ints, values: Tensor, floors: FloorRows | None = None) -> None:
-        """Record a step's numbers, (rows, LEDGER_COLUMNS), and tokens if there are ``floors``, without waiting."""
+    def write(
+        self, slots: Ints, positions: Ints, values: Tensor, floors: FloorRows | None = None, *, noted: bool = False
+    ) -> None:
+        """Record a step's numbers, (rows, LEDGER_COLUMNS), and behind them its notes, without waiting."""
         self.steps += 1
         self._enter()
         has_arrived = None
@@ -260,10 +233,10 @@ class Ledger:
             event = torch.cuda.Event()
             event.record()
             has_arrived = event.query
-        self._pending.append(Pending(has_arrived, slots, positions, values, floors))
+        self._pending.append(Pending(has_arrived, slots, positions, values, floors, noted))
 
-    def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> Floats:
-        """Return the numbers of finished requests, one request after the other, and clear their slots.
+    def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> tuple[Floats, npt.NDArray[np.int32]]:
+        """Return numbers and notes of finished requests, one request after the other, and clear their slots.
 
         Raises RuntimeError if numbers are missing, or the model's logits are not numbers.
         """
@@ -277,35 +250,38 @@ class Ledger:
         """
         self._enter()
         slots = sorted(self._low)
-        if not slots or self._tokens is None:
+        if not slots:
             return [], [], np.empty(0, np.int32), np.empty((0, LEDGER_COLUMNS), np.float32)
         lengths = [int(self._places[slot]) + 1 for slot in slots]
-        tokens = [self._tokens[slot, :length] for slot, length in zip(slots, lengths, strict=True)]
-        return slots, lengths, np.concatenate(tokens), self._take(slots, lengths)
+        numbers, tokens = self._take(slots, lengths)
+        return slots, lengths, tokens, numbers
 
-    def _take(self, slots: Sequence[int], lengths: Sequence[int]) -> Floats:
-        values = np.concatenate([self._entries[slot, :length] for slot, length in zip(slots, lengths, strict=True)])
+    def _take(self, slots: Sequence[int], lengths: Sequence[int]) -> tuple[Floats, npt.NDArray[np.int32]]:
+        parts = [*zip(slots, lengths, strict=True)]
+        values = np.concatenate([self._entries[slot, :length] for slot, length in parts])
         if np.isnan(values[:, :2]).any():
             raise RuntimeError("log-probabilities are missing or not numbers: look for NaN in the model's logits")
-        for slot, length in zip(slots, lengths, strict=True):
+        noted = [] if self._notes is None else [self._notes[slot, :length] for slot, length in parts]
+        for slot, length in parts:
             self._entries[slot, : length + 1] = np.nan
         for pending in self._pending:
-            pending.slots[np.isin(pending.slots, slots)] = self._nobody
+            pending.slots[np.isin(pending.slots, slots)] = self.nobody
         self._low -= set(slots)
-        return values
+        return values, np.concatenate(noted) if noted else np.empty(0, np.int32)
 
     def _enter(self) -> None:
         """Enter the numbers of all steps that have arrived, and note the requests that are below their floors."""
         while self._pending and ((has_arrived := self._pending[0].has_arrived) is None or has_arrived()):
-            _, slots, positions, values, floors = self._pending.popleft()
+            _, slots, positions, values, floors, noted = self._pending.popleft()
             numbers = values.numpy()
             self._entries[slots, positions] = numbers[:, :LEDGER_COLUMNS]
+            if noted:
+                if self._notes is None:
+                    self._notes = np.zeros(self._entries.shape[:2], np.int32)
+                self._notes[slots, positions] = numbers[:, LEDGER_COLUMNS]
             if floors is None:
                 continue
             slots, positions, numbers = slots[floors.rows], positions[floors.rows], numbers[floors.rows]
-            if self._tokens is None:
-                self._tokens = np.zeros(self._entries.shape[:2], np.int32)
-            self._tokens[slots, positions] = numbers[:, LEDGER_COLUMNS]
             goes_on = positions == self._places[slots] + 1
             weights = self._weights[slots] + np.where(goes_on, self._latest[slots], 0.0)
             self._weights[slots] = weights = np.where(positions == 0, 0.0, weights)
@@ -314,4 +290,4 @@ class Ledger:
             length = np.where(np.isnan(floors.start), 1.0, floors.start + positions)
             with np.errstate(divide="ignore"):  # without any token
                 is_low = goes_on & (weights - np.log(length) <= floors.bound)
-            self._low.update(set(slots[is_low].tolist()) - {self._nobody})
+            self._low.update(set(slots[is_low].tolist()) - {self.nobody})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -25,13 +26,14 @@ _GRAPH_ROWS = 512  # most rows of a CUDA graph, by vLLM's default
 _CPU_BLOCK = 32  # tokens of a cache block: only whole blocks are reused, and the CPU build takes multiples of 32
 _CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE is set
 # Environment variables that vLLM reads when it is imported; those that are set already stay as they are.
-_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _SETTINGS = {
-    _RUNNER: "0",  # the sampler of the V1 runner is replaced here
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler runs in this process: nothing is serialised in a step
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
+_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_INVARIANT = "VLLM_BATCH_INVARIANT"
+_CAPABILITY = 8, 0  # the least that has vLLM's kernels for it
 _WEIGHT_MESSAGES = ("model weights", "not initialized from checkpoint", "safetensors")
 
 TOLERANCE = 5e-4
@@ -43,15 +45,11 @@ _TEMPERATURE = 0.5
 _WAYS = Sampling(1.0), Sampling(_TEMPERATURE, top_k=2), Sampling(0.0)
 
 
-def prepare(device: str, threads: int | None) -> bool:
+def prepare(device: str, threads: int | None, batch_invariant: bool = False) -> bool:
     """Set the environment that vLLM is imported in, and import it; return whether it runs on a CPU."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
-    if os.environ[_RUNNER] != _SETTINGS[_RUNNER]:
-        raise InputError(
-            f"{_RUNNER} is {os.environ[_RUNNER]!r} in the environment; only {_SETTINGS[_RUNNER]!r} is allowed",
-            "Unset it: log-probabilities are recorded by the V1 model runner of vLLM.",
-        )
+    _set_invariant(batch_invariant)
     if threads is not None:
         import torch
 
@@ -70,7 +68,49 @@ def prepare(device: str, threads: int | None) -> bool:
             f"Device {device!r}: the vLLM installed here runs on {platform}",
             "vLLM for GPUs is the package vllm, for CPUs vllm-cpu.",
         )
+    _require_runner(platform)
+    if batch_invariant:
+        _require_invariant_kernels(platform)
     return platform == "cpu"
+
+
+def _set_invariant(wanted: bool) -> None:
+    """Set whether bits depend on the batch. Some of vLLM's modules read it when they are imported, and only then."""
+    value = str(int(wanted))
+    if "vllm.envs" in sys.modules and os.environ.get(_INVARIANT, "0") != value:
+        raise InputError(
+            f"batch_invariant: {str(wanted).lower()} after an engine with the other value in the same process",
+            "start it in a process of its own",
+        )
+    os.environ[_INVARIANT] = value
+
+
+def _require_runner(platform: str) -> None:
+    """Refuse a model runner that the environment asks for and that is not there. Unset, vLLM decides on a GPU."""
+    allowed = ("0",) if platform == "cpu" else ("0", "1")
+    if (chosen := os.environ.get(_RUNNER)) not in (None, *allowed):
+        raise InputError(
+            f"{_RUNNER} is {chosen!r} in the environment; allowed on a {platform} device: {', '.join(allowed)}",
+            "unset it, and vLLM chooses its model runner",
+        )
+    if platform == "cpu":
+        os.environ[_RUNNER] = "0"
+
+
+def _require_invariant_kernels(platform: str) -> None:
+    import torch
+
+    if platform == "cpu":
+        raise InputError(
+            "batch_invariant: vLLM has its kernels for GPUs alone", "on a CPU engine: transformers repeats"
+        )
+    found = torch.cuda.get_device_capability()
+    if found < _CAPABILITY:
+        name, least = torch.cuda.get_device_name(), ".".join(map(str, _CAPABILITY))
+        raise InputError(
+            f"batch_invariant: {name} has compute capability {found[0]}.{found[1]}, needed is {least}",
+            "leave it out; samples then differ in the last digits of their logits from run to run",
+        )
 
 
 def versions() -> str:

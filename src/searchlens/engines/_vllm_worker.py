@@ -1,16 +1,17 @@
-"""The part of the vLLM engine that runs in vLLM's worker: missing filters, and a ledger of every drawn token.
+"""The part of the vLLM engine that runs in vLLM's worker: how tokens are drawn, and a ledger of every drawn token.
 
 vLLM returns log-probabilities of the raw distribution only, as Python objects that cost a sixth or more of its speed,
 and nothing about the distribution that it samples from. So its sampler is replaced, once the model is loaded, by one
 that reduces the logits on the device: log p before all filters, log q after the last one. The results are copied to the
 host asynchronously and stay there, in the ledger, until the request has finished.
 
-It also draws, by the uniform number of the request's seed and the token's position, as the embedded engine does. vLLM
-has a generator for each request with a seed, and starts a kernel for each in every step: at a thousand rows its host
-would take longer than the model.
+It draws by the uniform number of the request's seed and the token's position, as the embedded engine does. vLLM has a
+generator for each request with a seed, and starts a kernel for each in every step: at a thousand rows its host would
+take longer than the model.
 
-Nothing is registered as a custom logits processor of vLLM, because vLLM would then wait for the tokens of the previous
-step before every draw. Instead, the processors are added to the running worker.
+vLLM has two model runners. What is common to both is here; :mod:`searchlens.engines._vllm_first_runner` and
+:mod:`searchlens.engines._vllm_second_runner` say which requests are in the rows of a step. The first one is that of
+vLLM on CPUs; its file goes with the last version that has no other there.
 
 ``Extension`` is injected into every worker, in one process or several; this module must be importable there.
 """
@@ -18,69 +19,65 @@ step before every draw. Instead, the processors are added to the running worker.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from vllm.triton_utils import HAS_TRITON
-from vllm.v1.outputs import LogprobsTensors, SamplerOutput
-from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
-from vllm.v1.sample.metadata import SamplingMetadata
-from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
-from vllm.v1.sample.sampler import Sampler
+from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
 from searchlens.config import addons
 from searchlens.engines import sampler
-from searchlens.engines._vllm_request import EXTRA_ARG, NOT_GIVEN, WORKER_ROW, FloorRows, Ints, Ledger
+from searchlens.engines._vllm_request import EXTRA_ARG, GIVEN_ARG, WORKER_ROW, FloorRows, Ints, Ledger, worker_row
+from searchlens.engines.base import Request, Sampling
 from searchlens.errors import InputError
 from searchlens.seeds import uniform
 
-_GREEDY = 1e-5  # vLLM draws greedily at temperatures below
+Own = Callable[[Tensor], Tensor]
 _ROWS_AT_ONCE = 128  # rows that penalties and typical-p process together: they copy logits several times, 80 MB a copy
+_SAME_ROWS = 64  # rows that are always drawn together where bits must not depend on the batch
 
-_HOOKS = (
-    *("device", "max_model_len", "max_num_reqs", "model_config.get_vocab_size", "sampler.use_fp64_gumbel"),
-    *("input_batch.num_reqs", "input_batch.num_prompt_tokens", "input_batch.num_tokens_no_spec"),
-    *("input_batch.logitsprocs.argmax_invariant", "input_batch.logitsprocs.non_argmax_invariant"),
-)
-"""What is read or replaced of vLLM's model runner, none of which vLLM promises to keep."""
+_HOOKS = ("device", "max_model_len", "max_num_reqs", "model_config.get_vocab_size")
+"""What is read or replaced of both model runners, none of which vLLM promises to keep."""
 
 
 class Extension:
     """Methods that the engine calls by name in every worker."""
 
     def searchlens_start(
-        self: Any, slots: int, vocab_size: int, masked: Sequence[int], generators: bool = False
-    ) -> None:
-        """Replace the sampler; once, after the model is loaded.
+        self: Any, slots: int, vocab_size: int, masked: Sequence[int], generators: bool, same_bits: bool
+    ) -> str:
+        """Replace the sampler, once, after the model is loaded; return the name of the model runner.
 
         There is a slot for each request that vLLM has at once. Ids from ``vocab_size`` on are no tokens and are never
-        drawn, nor are masked ones. Raises InputError if this version of vLLM has another model runner.
+        drawn, nor are masked ones. ``same_bits``: whether numbers of a row must not depend on the other rows. Raises
+        InputError if this version of vLLM has another model runner.
         """
         runner = self.model_runner
-        _require_hooks(runner)
+        kind = "second" if hasattr(runner, "req_states") else "first"
+        own = import_module(f"searchlens.engines._vllm_{kind}_runner")
+        require_hooks(runner, (*_HOOKS, *own.HOOKS))
         width = runner.model_config.get_vocab_size()
-        batch = BatchRows(runner, slots)
         self.searchlens_ledger = Ledger(slots, runner.max_model_len + 1, runner.device)
-        columns = [*masked, *range(vocab_size, width)]
-        runner.sampler = LedgerSampler(runner, batch, self.searchlens_ledger, columns, generators)
-        processors = runner.input_batch.logitsprocs
-        processors.non_argmax_invariant.append(batch)
-        processors.argmax_invariant.append(TypicalP(batch))  # after min-p, before top-k
+        draws = Draws(runner, self.searchlens_ledger, [*masked, *range(vocab_size, width)], same_bits)
+        own.replace_sampler(runner, draws, generators)
+        return f"{kind} model runner"
 
-    def searchlens_fetch(self: Any, slots: Sequence[int], lengths: Sequence[int]) -> tuple[int, bytes]:
+    def searchlens_fetch(self: Any, slots: Sequence[int], lengths: Sequence[int]) -> tuple[int, bytes, bytes]:
         """Return the decode steps since the start, and the ledger of finished requests, by slots and lengths.
 
         The ledger is float32, shape (sum of lengths, LEDGER_COLUMNS), one request after the other, as bytes, which pass
-        every process boundary that vLLM has.
+        every process boundary that vLLM has; so are its notes, int32, none if no request has any.
         """
-        return self.searchlens_ledger.steps, self.searchlens_ledger.fetch(slots, lengths).tobytes()
+        numbers, notes = self.searchlens_ledger.fetch(slots, lengths)
+        return self.searchlens_ledger.steps, numbers.tobytes(), notes.tobytes()
 
     def searchlens_rejected(self: Any) -> tuple[list[int], list[int], bytes, bytes]:
         """Return the requests that have come down to their floors since the last call, and clear their slots.
@@ -92,8 +89,9 @@ class Extension:
         return slots, lengths, tokens.tobytes(), numbers.tobytes()
 
 
-def _require_hooks(runner: Any) -> None:
-    for name in _HOOKS:
+def require_hooks(runner: Any, names: Sequence[str]) -> None:
+    """Refuse a model runner that lacks one of some attributes, by name."""
+    for name in names:
         try:
             attrgetter(name)(runner)
         except AttributeError:
@@ -103,320 +101,277 @@ def _require_hooks(runner: Any) -> None:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class BatchParameters:
-    """Parameters of the rows of a batch, built again only after the rows have changed."""
+class Step(NamedTuple):
+    """What a model runner says of the rows of a step.
 
-    slots: Ints
-    """Of the ledger. Shape (rows,)."""
-    seeds: npt.NDArray[np.uint64]
-    """Shape (rows,)."""
-    measures: bool
-    """Whether any row has measures."""
-    log_min_p: Tensor
-    """Minus infinity without min-p. Shape (rows, 1), of float32."""
-    typical_p: tuple[Tensor, Tensor] | None
-    """Rows that use typical-p, and its values, shape (n, 1)."""
-    penalties: PenaltyRows | None
-    given: Tensor | None
-    """Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one; None if no row has
-    one. Int64, shape (rows,)."""
-    floors: FloorRows | None
+    If vLLM will discard a draw, because a prompt is only partly computed, its row has the position of the draw that
+    replaces it.
+    """
+
+    rows: npt.NDArray[np.void]
+    """Array of ``WORKER_ROW``, the same object as in the step before if it has the same requests. Shape (rows,)."""
+    positions: Ints
+    """Position in its completion of the token that each row draws."""
+    lengths: Ints
+    """Tokens before it, those of prompt and prefix included."""
+    tokens: Tensor | None
+    """All tokens of requests, int32 on the device; at least those of rows with a penalty. Shape (any, tokens)."""
+    places: Ints
+    """The row of ``tokens`` that a row has."""
+
+    def of(self, part: slice) -> Step:
+        """Some rows of it."""
+        rows, positions, lengths, tokens, places = self
+        return Step(rows[part], positions[part], lengths[part], tokens, places[part])
 
 
-@dataclass(frozen=True, slots=True)
-class PenaltyRows:
+class PenaltyRows(NamedTuple):
     """The n rows that use a penalty: on the host, and on the device with their parameters, shape (n, 1)."""
 
     host_rows: Ints
     rows: Tensor
-    slots: Tensor
     generated: Tensor
     repetition: Tensor
     frequency: Tensor
     presence: Tensor
 
 
-class BatchRows(LogitsProcessor):  # type: ignore[misc]
-    """The request of each row of vLLM's batch; and, as a logits processor, the penalties.
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Parameters of rows that are drawn together, on the device unless said."""
 
-    vLLM itself counts only tokens that it generated, not those of a prefix, and only once they are on the host. Here
-    the tokens of a request are counted from a copy on the device, by their positions; if vLLM discards a draw, the next
-    one overwrites it.
-    """
+    count: int
+    """Of rows; with ``same_bits`` there may be more of everything else, which belong to nobody."""
+    greedy: Tensor | None
+    """Which rows are greedy; None: none. Shape (rows,)."""
+    all_greedy: bool
+    temperature: Tensor
+    """1 for greedy rows. Shape (rows, 1), of float32."""
+    log_min_p: Tensor
+    """Minus infinity without min-p. Shape (rows, 1), of float32."""
+    typical_p: tuple[Tensor, Tensor] | None
+    """Rows that use typical-p, and its values, shape (n, 1)."""
+    top_k: Tensor | None
+    top_p: Tensor | None
+    """``top_k``, ``top_p``: as vLLM takes them, shape (rows,); None: no row uses it."""
+    penalties: PenaltyRows | None
+    given: tuple[Ints, Tensor, Tensor] | None
+    """Rows whose tokens are given, on the host and on the device, and their slots."""
+    measures: bool
+    """Whether any row has measures."""
 
-    def __init__(self, runner: Any, slots: int) -> None:
-        self._runner = runner
-        # With a slot that no request has.
-        self._empty = np.array((slots, 0, False, 0, 1, 1, 0, 0, 0, NOT_GIVEN, 0, -np.inf, np.nan), WORKER_ROW)
-        self._rows = np.full(runner.max_num_reqs, self._empty, WORKER_ROW)
-        self._tokens: Tensor | None = None  # (slots, positions), once a request uses a penalty
-        self._ends: Tensor | None = None  # in this step: how many tokens each row with a penalty has
-        self._parameters: BatchParameters | None = None
-
-    def is_argmax_invariant(self) -> bool:
-        """Return False, so that vLLM applies penalties before temperature and to greedy requests, too."""
-        return False
-
-    def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow requests that enter, leave or move between rows."""
-        if batch_update is None:
-            return
-        rows = self._rows
-        for row in batch_update.removed:
-            rows[row] = self._empty
-        for row, params, prompt, _ in batch_update.added:
-            extra = (params.extra_args or {}).get(EXTRA_ARG)
-            rows[row] = self._empty if extra is None else tuple(extra)
-            if not _uses_penalty(rows[row]):
-                continue
-            # The completion of a request that returns after preemption is there already.
-            device = self._runner.device
-            if self._tokens is None:
-                shape = int(self._empty["slot"]) + 1, self._runner.max_model_len + 1
-                self._tokens = torch.zeros(shape, dtype=torch.int32, device=device)
-            self._tokens[int(rows[row]["slot"]), : len(prompt)] = _send(np.array(prompt, np.int32), device)
-        for source, target, direction in batch_update.moved:
-            if direction == MoveDirectionality.SWAP:
-                rows[[source, target]] = rows[[target, source]]
-            else:
-                rows[target], rows[source] = rows[source], self._empty
-        self._parameters = None
-
-    def apply(self, logits: Tensor) -> Tensor:
-        """Penalise float32 logits of shape (rows, vocab), in place."""
-        penalties = self.parameters().penalties
-        if penalties is None:
-            return logits
-        assert self._tokens is not None, "rows with a penalty have sent their prompts"
-        ends = np.asarray(self._runner.input_batch.num_tokens_no_spec[penalties.host_rows], np.int64)
-        self._ends = _send(ends, logits.device)
-        position = torch.arange(int(ends.max()), device=logits.device)
-        for begin in range(0, len(ends), _ROWS_AT_ONCE):
-            part = slice(begin, begin + _ROWS_AT_ONCE)
-            rows = penalties.rows[part]
-            selection = logits.index_select(0, rows)
-            tokens = self._tokens[penalties.slots[part], : len(position)].long()
-            exists = position < self._ends[part, None]
-            generated = exists & (position >= penalties.generated[part])
-            occurs, counts = (
-                torch.zeros_like(selection).scatter_add_(1, tokens, mask.float()) for mask in (exists, generated)
-            )
-            columns = penalties.repetition[part], penalties.frequency[part], penalties.presence[part]
-            every = torch.arange(len(selection), device=logits.device)
-            penalised = sampler.Penalties(every, *columns, occurs > 0, counts).apply(selection)
-            logits.index_copy_(0, rows, penalised)
-        return logits
-
-    def record(self, tokens: Tensor) -> None:
-        """Append the drawn tokens, shape (rows,), to the tokens that penalties count."""
-        penalties = self.parameters().penalties
-        if penalties is not None:
-            assert self._tokens is not None and self._ends is not None
-            self._tokens[penalties.slots, self._ends] = tokens[penalties.rows].int()
-
-    def positions(self) -> Ints:
-        """Return the position in its completion of the token that each row draws next.
-
-        If vLLM will discard the draw, because the prompt is only partly computed, it is the position of the draw that
-        replaces it.
-        """
-        batch = self._runner.input_batch
-        rows = slice(batch.num_reqs)
-        return np.asarray(batch.num_tokens_no_spec[rows] - batch.num_prompt_tokens[rows], np.int64)
-
-    def uniforms(self) -> Tensor:
-        """Return the number in [0, 1) by which each row draws its next token: float64, shape (rows,), on the device."""
-        return _send(uniform(self.parameters().seeds, self.positions()), self._runner.device)
-
-    def parameters(self) -> BatchParameters:
-        """Return the parameters of the rows."""
-        if self._parameters is not None:
-            return self._parameters
-        rows, device = self._rows[: self._runner.input_batch.num_reqs], self._runner.device
+    @classmethod
+    def of(cls, rows: npt.NDArray[np.void], width: int, count: int, device: torch.device) -> Parameters:
+        """Return the parameters of rows whose logits have a width."""
+        greedy = rows["temperature"] == 0
+        top_k = np.where((rows["top_k"] > 0) & (rows["top_k"] < width) & ~greedy, rows["top_k"], width)
+        top_p = np.where(greedy, 1.0, rows["top_p"])
         with np.errstate(divide="ignore"):
-            log_min_p = np.log(rows["min_p"]).astype(np.float32)
-        typical, penal = np.flatnonzero(rows["typical_p"] < 1), np.flatnonzero(_uses_penalty(rows))
-        low = np.flatnonzero(rows["bound"] > -np.inf)
-        typical_p = penalties = floors = None
-        if typical.size:
-            typical_p = _send(typical, device), _column(rows["typical_p"][typical], device)
+            log_min_p = np.where(greedy, -np.inf, np.log(rows["min_p"]))
+        typical, penal = np.flatnonzero((rows["typical_p"] < 1) & ~greedy), np.flatnonzero(uses_penalty(rows))
+        given = np.flatnonzero(rows["given"])
+        penalties = None
         if penal.size:
             names = ("generated", "repetition", "frequency", "presence")
             columns = (_column(rows[name][penal], device) for name in names)
-            penalties = PenaltyRows(penal, _send(penal, device), _send(rows["slot"][penal], device), *columns)
-        if low.size:
-            floors = FloorRows(low, *(rows[name][low] for name in ("alpha", "bound", "start")))
-        self._parameters = BatchParameters(
-            slots=rows["slot"].copy(),
-            seeds=rows["seed"].astype(np.uint64),
-            measures=bool(rows["measures"].any()),
-            log_min_p=_column(log_min_p, device),
-            typical_p=typical_p,
+            penalties = PenaltyRows(penal, send(penal, device), *columns)
+        return cls(
+            count=count,
+            greedy=send(greedy, device) if greedy.any() else None,
+            all_greedy=bool(greedy.all()),
+            temperature=_column(np.where(greedy, 1.0, rows["temperature"]).astype(np.float32), device),
+            log_min_p=_column(log_min_p.astype(np.float32), device),
+            typical_p=(send(typical, device), _column(rows["typical_p"][typical], device)) if typical.size else None,
+            top_k=send(top_k.astype(np.int32), device) if (top_k < width).any() else None,
+            top_p=send(top_p.astype(np.float32), device) if (top_p < 1).any() else None,
             penalties=penalties,
-            given=_send(rows["given"].copy(), device) if (rows["given"] != NOT_GIVEN).any() else None,
-            floors=floors,
+            given=(given, send(given, device), send(rows["slot"][given], device)) if given.size else None,
+            measures=bool(rows["measures"].any()),
         )
-        return self._parameters
 
 
-class TypicalP(LogitsProcessor):  # type: ignore[misc]
-    """Typical-p, after temperature and min-p, before top-k and top-p."""
+class Draws:
+    """Draws a token for each row of a step and writes its numbers into the ledger; masked columns are masked first."""
 
-    def __init__(self, batch: BatchRows) -> None:
-        self._batch = batch
-
-    def is_argmax_invariant(self) -> bool:
-        """Return True, so that vLLM applies it after temperature, and not if all rows are greedy."""
-        return True
-
-    def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Do nothing: ``BatchRows`` follows the rows."""
-
-    def apply(self, logits: Tensor) -> Tensor:
-        """Filter float32 logits of shape (rows, vocab), in place."""
-        parameters = self._batch.parameters().typical_p
-        if parameters is None:
-            return logits
-        for rows, limits in zip(*(tensor.split(_ROWS_AT_ONCE) for tensor in parameters), strict=True):
-            selection = logits.index_select(0, rows)
-            weights = (selection - selection.amax(-1, keepdim=True)).exp_()
-            sampler.filter_typical_p(weights, limits)
-            logits.index_copy_(0, rows, selection.masked_fill_(weights == 0, -torch.inf))
-        return logits
-
-
-class InverseCdf(torch.nn.Module):
-    """Draws from what vLLM's filters leave, by one uniform number a row; in place of vLLM's own last step."""
-
-    def __init__(self, batch: BatchRows, draw: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        super().__init__()
-        self._batch, self._draw = batch, draw
-
-    def forward(self, logits: Tensor, _: Any, k: Tensor | None, p: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Filter float32 logits of shape (rows, vocab), in place; return the drawn tokens and their log q."""
-        return self._draw(apply_top_k_top_p(logits, k, p), self._batch.uniforms())
-
-
-class Generators(torch.nn.Module):
-    """vLLM's own last step, with the generators of the requests; it also returns log q."""
-
-    def __init__(self, exact: bool, log_p: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self._draw = TopKTopPSampler("processed_logits", exact)  # also returns the filtered logits
-        self._log_p = log_p
-
-    def forward(
-        self, logits: Tensor, generators: Any, k: Tensor | None, p: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Filter float32 logits of shape (rows, vocab); return the drawn tokens and their log q, if it is known."""
-        tokens, filtered = self._draw(logits, generators, k, p)
-        return tokens, None if filtered is None else self._log_p(filtered, tokens.long())
-
-
-class LedgerSampler(Sampler):  # type: ignore[misc]
-    """vLLM's sampler, which also records log p, log q and measures; masked columns are masked first."""
-
-    def __init__(self, runner: Any, batch: BatchRows, ledger: Ledger, masked: Sequence[int], generators: bool) -> None:
-        exact = runner.sampler.use_fp64_gumbel
-        super().__init__("raw_logprobs", exact)
-        self._batch, self._ledger = batch, ledger
-        self._masked = torch.tensor(masked, dtype=torch.int64, device=runner.device)
-        self._drawable = runner.model_config.get_vocab_size() - len(masked)
-        self._drawn: Tensor | None = None  # log q of this step's random draws
-        compiled = HAS_TRITON and runner.device.type == "cuda" and not runner.model_config.enforce_eager
+    def __init__(self, runner: Any, ledger: Ledger, masked: Sequence[int], same_bits: bool) -> None:
+        self._device, self._width = runner.device, runner.model_config.get_vocab_size()
+        self._ledger, self._same_bits = ledger, same_bits
+        self._masked = torch.tensor(masked, dtype=torch.int64, device=self._device)
+        self._drawable = self._width - len(masked)
+        self.empty = np.array(tuple(worker_row(Request((), Sampling(0.0), 0, 1), ledger.nobody)), WORKER_ROW)
+        """The row of no request: greedy, and in a slot that none has."""
+        self._given: Tensor | None = None  # (slots, positions), once a text is scored
+        self._positions = runner.max_model_len + 1
+        self._rows: npt.NDArray[np.void] | None = None  # of the last step
+        self._parts: list[Parameters] = []  # of these rows
+        # A compiled kernel may sum in another order in another process.
+        compiled = (
+            HAS_TRITON and self._device.type == "cuda" and not runner.model_config.enforce_eager and not same_bits
+        )
         fused: Any = partial(torch.compile, dynamic=True) if compiled else lambda function: function
         self._log_p, self._measures = fused(_log_p), fused(_measures)
-        self._scaled, draw = fused(_scaled), fused(_draw)
-        self.topk_topp_sampler = Generators(exact, self._log_p) if generators else InverseCdf(batch, draw)
+        self._scaled, self._draw = fused(_scaled), fused(_draw)
         if compiled:
-            self._warm_up(runner, draw)
+            self._warm_up(runner.model_config.dtype)
 
-    def forward(
+    def enter(self, params: Any) -> npt.NDArray[np.void]:
+        """Return the row of a request that enters the batch, from vLLM's parameters of it."""
+        extra = params.extra_args or {}
+        row = np.array(tuple(extra[EXTRA_ARG]), WORKER_ROW) if EXTRA_ARG in extra else self.empty
+        if row["given"]:
+            if self._given is None:
+                shape = self._ledger.nobody + 1, self._positions
+                self._given = torch.zeros(shape, dtype=torch.int32, device=self._device)
+            given = np.array(extra[GIVEN_ARG], np.int32)
+            self._given[int(row["slot"]), : len(given)] = send(given, self._device)
+        return row
+
+    def mask(self, logits: Tensor) -> None:
+        """Give masked columns of logits no probability, in place."""
+        if len(self._masked):
+            logits.index_fill_(-1, self._masked, -torch.inf)
+
+    def __call__(self, logits: Tensor, step: Step, own: Own | None = None) -> Tensor:
+        """Return a token for each row of logits, int64, shape (rows,). Logits change in masked columns alone.
+
+        ``own``: a draw of vLLM's, from filtered float32 logits, in place of that by uniform numbers.
+        """
+        self.mask(logits)
+        rows = step.rows
+        if rows is not self._rows:
+            self._rows, self._parts = rows, [self._parameters(rows[part]) for part in self._split(len(rows))]
+        numbers = send(uniform(rows["seed"].astype(np.uint64), step.positions), self._device)
+        drawn = [
+            self._part(logits[part], numbers[part], parameters, step.of(part), own)
+            for part, parameters in zip(self._split(len(rows)), self._parts, strict=True)
+        ]
+        tokens, values = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*drawn, strict=True))
+        low = np.flatnonzero(rows["bound"] > -np.inf)
+        floors = FloorRows(low, *(rows[name][low] for name in ("alpha", "bound", "start"))) if low.size else None
+        slots = rows["slot"].copy()  # the ledger may give them up while the numbers are on their way
+        self._ledger.write(slots, step.positions, values, floors, noted=bool(low.size or rows["given"].any()))
+        return tokens
+
+    def _split(self, count: int) -> Iterator[slice]:
+        """Rows that are drawn together."""
+        size = _SAME_ROWS if self._same_bits else max(count, 1)
+        return (slice(begin, min(begin + size, count)) for begin in range(0, count, size))
+
+    def _parameters(self, rows: npt.NDArray[np.void]) -> Parameters:
+        """Parameters of rows that are drawn together; with ``same_bits`` of as many as always are."""
+        count = len(rows)
+        if self._same_bits:
+            rows = np.concatenate((rows, np.full(_SAME_ROWS - count, self.empty, WORKER_ROW)))
+        return Parameters.of(rows, self._width, count, self._device)
+
+    def _part(
         self,
         logits: Tensor,
-        sampling_metadata: SamplingMetadata,
-        predict_bonus_token: bool = False,
-        logprobs_mode_override: Any = None,
-    ) -> SamplerOutput:
-        """Draw a token for each row of the logits."""
-        if len(self._masked):
-            logits.index_fill_(-1, self._masked, -torch.inf)
-        raw = logits.clone() if logits.dtype == torch.float32 else logits  # vLLM changes float32 logits in place
-        self._drawn = None
-        output = super().forward(logits, sampling_metadata, predict_bonus_token, logprobs_mode_override)
-        tokens = output.sampled_token_ids.view(-1).long()
-        self._batch.record(tokens)
-        parameters = self._batch.parameters()
-        log_q = self._log_q(tokens, sampling_metadata)
-        measures = self._measures(raw, self._drawable) if parameters.measures else (torch.zeros_like(log_q),) * 2
-        given = parameters.given
-        scored = tokens if given is None else torch.where(given == NOT_GIVEN, tokens, given)
-        columns = [self._log_p(raw, scored), log_q, *measures]
-        if parameters.floors is not None:
-            columns.append(tokens.float())  # exact below 2**24
-        slots = parameters.slots.copy()  # the ledger may give them up while the numbers are on their way
-        self._ledger.write(slots, self._batch.positions(), torch.stack(columns, 1), parameters.floors)
-        return output
+        numbers: Tensor,
+        parameters: Parameters,
+        step: Step,
+        own: Callable[[Tensor], Tensor] | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return tokens, shape (rows,), and what the ledger gets of them, float32, shape (rows, columns)."""
+        count = parameters.count
+        if self._same_bits:  # the same kernels every time, and rows that begin at the same alignment
+            padding = 0, sampler.padded_vocab(self._width) - self._width
+            logits = torch.nn.functional.pad(logits.float(), padding, value=-torch.inf)
+            logits = torch.nn.functional.pad(logits, (0, 0, 0, _SAME_ROWS - count))
+            numbers = torch.nn.functional.pad(numbers, (0, _SAME_ROWS - count))
+        penalised = logits if parameters.penalties is None else self._penalised(logits, parameters.penalties, step)
+        kept = None if parameters.all_greedy else self._filtered(penalised, parameters)
+        if kept is None:
+            tokens = penalised.argmax(-1)
+            log_q = torch.zeros_like(tokens, dtype=torch.float32)
+        else:
+            if own is None:
+                tokens, log_q = self._draw(kept, numbers)
+            else:
+                tokens = own(kept)
+                log_q = self._log_p(kept, tokens)
+            log_q = log_q.float()
+            if parameters.greedy is not None:
+                tokens = torch.where(parameters.greedy, penalised.argmax(-1), tokens)
+                log_q = log_q.masked_fill(parameters.greedy, 0.0)
+        notes = tokens.float()  # exact below 2**24
+        if parameters.given is not None and kept is not None:
+            host_rows, rows, slots = parameters.given
+            places = send(step.positions[host_rows], self._device)
+            assert self._given is not None, "a row whose tokens are given has sent them"
+            given = self._given[slots, places].long()
+            tokens, of_kept = tokens.index_copy(0, rows, given), kept.index_select(0, rows)
+            log_q = log_q.index_copy(0, rows, self._log_p(of_kept, given))
+            notes = notes.index_copy(0, rows, _ranks(logits.index_select(0, rows), given))
+        measures = self._measures(logits, self._drawable) if parameters.measures else (torch.zeros_like(log_q),) * 2
+        return tokens[:count], torch.stack((self._log_p(logits, tokens), log_q, *measures, notes), 1)[:count]
 
-    def sample(
-        self, logits: Tensor, sampling_metadata: SamplingMetadata, logprobs_mode_override: Any = None
-    ) -> tuple[Tensor, None]:
-        """Draw, and keep log q of random draws; there are none if every row is greedy."""
-        tokens, self._drawn = super().sample(logits, sampling_metadata, logprobs_mode_override)
-        return tokens, None
+    def _filtered(self, logits: Tensor, parameters: Parameters) -> Tensor:
+        """Return float32 logits after temperature and all filters; those of greedy rows are unfiltered."""
+        kept: Tensor = self._scaled(logits, parameters.temperature, parameters.log_min_p)
+        for rows, limits in zip(*(tensor.split(_ROWS_AT_ONCE) for tensor in parameters.typical_p or ()), strict=True):
+            selection = kept.index_select(0, rows)
+            weights = (selection - selection.amax(-1, keepdim=True)).exp_()
+            sampler.filter_typical_p(weights, limits)
+            kept.index_copy_(0, rows, selection.masked_fill_(weights == 0, -torch.inf))
+        filtered: Tensor = apply_top_k_top_p(kept, parameters.top_k, parameters.top_p)
+        return filtered
 
-    def apply_temperature(self, logits: Tensor, temp: Tensor, all_random: bool) -> Tensor:
-        """Return logits after temperature and min-p, in one pass over them, in which greedy rows stay as they are."""
-        temp = temp if all_random else temp.masked_fill(temp < _GREEDY, 1.0)
-        scaled: Tensor = self._scaled(logits, temp[:, None], self._batch.parameters().log_min_p)
-        return scaled
+    def _penalised(self, logits: Tensor, penalties: PenaltyRows, step: Step) -> Tensor:
+        """Return penalised float32 logits.
 
-    def compute_logprobs(self, logits: Tensor) -> Tensor:
-        """Return log p of every token, float32. vLLM calls it with the logits of the tokens of a prompt, too."""
-        if len(self._masked):
-            logits.index_fill_(-1, self._masked, -torch.inf)
-        log_p: Tensor = super().compute_logprobs(logits)
-        return log_p
-
-    @staticmethod
-    def gather_logprobs(logprobs: Tensor, num_logprobs: int, token_ids: Tensor) -> LogprobsTensors:
-        """Return the drawn token, then the most likely ones. Unlike vLLM's, it computes ranks of given tokens alone."""
-        values, ids = logprobs.topk(num_logprobs, -1)
-        drawn = token_ids[:, None]
-        ranks = torch.zeros_like(token_ids) if num_logprobs else (logprobs > logprobs.gather(1, drawn)).sum(-1) + 1
-        return LogprobsTensors(
-            torch.cat((drawn, ids), 1).int(),
-            torch.cat((logprobs.gather(1, drawn), values), 1),
-            ranks,
-        )
-
-    def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:
-        """Return log q of the drawn tokens, float32, 0 for greedy rows; RuntimeError if vLLM drew in another way."""
-        if self._drawn is None:
-            if not sampling_metadata.all_greedy:
-                raise RuntimeError("vLLM's sampler drew at random in a way of its own, so log q is unknown")
-            return torch.zeros_like(tokens, dtype=torch.float32)
-        log_q = self._drawn.float()
-        if not sampling_metadata.all_random:
-            log_q = log_q.masked_fill(sampling_metadata.temperature < _GREEDY, 0.0)
-        return log_q
+        vLLM itself counts only tokens that it generated, not those of a prefix, and some of them late.
+        """
+        result = logits.float() if logits.dtype != torch.float32 else logits.clone()
+        assert step.tokens is not None, "rows with a penalty have their tokens on the device"
+        lengths, places = (send(line[penalties.host_rows], self._device) for line in (step.lengths, step.places))
+        position = torch.arange(int(step.lengths[penalties.host_rows].max()), device=self._device)
+        for begin in range(0, len(penalties.host_rows), _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            rows = penalties.rows[part]
+            selection = result.index_select(0, rows)
+            tokens = step.tokens[places[part], : len(position)].long()
+            exists = position < lengths[part, None]
+            generated = exists & (position >= penalties.generated[part])
+            occurs, counts = (
+                # Behind the end of a text there may be anything.
+                torch.zeros_like(selection).scatter_add_(1, tokens.where(mask, 0), mask.float())
+                for mask in (exists, generated)
+            )
+            columns = penalties.repetition[part], penalties.frequency[part], penalties.presence[part]
+            every = torch.arange(len(selection), device=self._device)
+            penalised = sampler.Penalties(every, *columns, occurs > 0, counts).apply(selection)
+            result.index_copy_(0, rows, penalised)
+        return result
 
     @torch.inference_mode()
-    def _warm_up(self, runner: Any, draw: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+    def _warm_up(self, dtype: torch.dtype) -> None:
         """Compile for one row and for many, so that the first requests need not wait for it."""
-        device = runner.device
         for rows in (1, 2):
-            tokens, ones = torch.zeros(rows, dtype=torch.int64, device=device), torch.ones(rows, 1, device=device)
-            for dtype in (runner.model_config.dtype, torch.float32):
-                logits = torch.zeros(rows, runner.model_config.get_vocab_size(), dtype=dtype, device=device)
+            tokens = torch.zeros(rows, dtype=torch.int64, device=self._device)
+            ones = torch.ones(rows, 1, device=self._device)
+            for kind in (dtype, torch.float32):
+                logits = torch.zeros(rows, self._width, dtype=kind, device=self._device)
                 self._log_p(logits, tokens)
-            self._measures(logits.to(runner.model_config.dtype), self._drawable)
-            draw(self._scaled(logits, ones, -ones), tokens.double())
+                self._scaled(logits, ones, -ones)
+            self._measures(logits.to(dtype), self._drawable)
+            self._draw(logits, tokens.double())
+
+
+def uses_penalty(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which rows have a penalty."""
+    return np.asarray((rows["repetition"] != 1) | (rows["frequency"] != 0) | (rows["presence"] != 0))
+
+
+def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Copy to the device without waiting for it."""
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _scaled(logits: Tensor, temperature: Tensor, log_min_p: Tensor) -> Tensor:
     """Return float32 logits over the temperature, less the highest of the row, without those below min-p."""
+    logits = logits.float()
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
     return scaled.masked_fill(scaled < log_min_p, -torch.inf)
 
@@ -434,6 +389,11 @@ def _log_p(logits: Tensor, tokens: Tensor) -> Tensor:
     return logits.gather(-1, tokens[:, None]).squeeze(1) - logits.logsumexp(-1)
 
 
+def _ranks(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return 1 plus the number of tokens of higher probability than one per row, float32."""
+    return (logits > logits.gather(-1, tokens[:, None])).sum(-1).float() + 1
+
+
 def _measures(logits: Tensor, drawable: int) -> tuple[Tensor, Tensor]:
     """Return entropy and self-certainty of each row over its `drawable` unmasked tokens, float32, in nats."""
     shifted = logits.float() - logits.amax(-1, keepdim=True).float()
@@ -445,15 +405,5 @@ def _measures(logits: Tensor, drawable: int) -> tuple[Tensor, Tensor]:
     return entropy, certainty
 
 
-def _uses_penalty(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    return np.asarray((rows["repetition"] != 1) | (rows["frequency"] != 0) | (rows["presence"] != 0))
-
-
 def _column(values: npt.NDArray[Any], device: torch.device) -> Tensor:
-    return _send(values.copy(), device)[:, None]
-
-
-def _send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """Copy to the device without waiting for it."""
-    tensor = torch.from_numpy(array)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    return send(values.copy(), device)[:, None]

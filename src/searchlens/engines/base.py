@@ -144,7 +144,7 @@ class Scored(NamedTuple):
     sampling_logprobs : float32 array, shape (n,)
         Natural log q(token) under the sampling distribution; -inf for a token that its filters drop.
     ranks : int32 array, shape (n,)
-        1 plus the number of tokens of higher p. 0: not known (the last token of a text, on vLLM).
+        1 plus the number of tokens of higher p.
     """
 
     logprobs: npt.NDArray[np.float32]
@@ -265,8 +265,7 @@ class Engine(Protocol):
         ------
         InputError
             A text is empty, does not fit into ``max_model_len`` together with its prompt, or has a token id that does
-            not exist; or the engine cannot compute q (vLLM: any that is not p): nothing was computed then. Or, on the
-            embedded engine, the model's logits are not numbers.
+            not exist: nothing was computed then. Or, on the embedded engine, the model's logits are not numbers.
         RuntimeError
             Requests are waiting or running; or, on vLLM, the model's logits are not numbers.
         EngineMemoryError

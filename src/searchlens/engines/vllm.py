@@ -25,7 +25,7 @@ import numpy.typing as npt
 from searchlens import catalogue
 from searchlens.engines import _vllm_request, _vllm_start
 from searchlens.engines._checks import Bounds, at_most, never_drawn, require_idle
-from searchlens.engines._vllm_request import LEDGER_COLUMNS, NOT_GIVEN, completion, sampling_params
+from searchlens.engines._vllm_request import LEDGER_COLUMNS, completion, sampling_params
 from searchlens.engines.base import (
     PLAIN,
     Completion,
@@ -95,6 +95,9 @@ class VllmEngine:
         Most rows of a step that runs as a CUDA graph; by default as many as run, where vLLM itself stops at 512.
     fuse_allreduce_rms : bool, optional
         With several devices: fuse their sum with the normalisation after it; by default vLLM decides.
+    batch_invariant : bool
+        Draw with vLLM's kernels whose bits do not depend on the batch: a sample then depends on its seed alone. Needs a
+        GPU of compute capability 8.0 or more.
     generators : bool
         Draw by vLLM's generators, one of each request, as vLLM alone does with the same seeds: the same law, other
         texts, and a kernel for each row in every step. On a CPU vLLM uses the lower 32 bits of a seed.
@@ -132,18 +135,18 @@ class VllmEngine:
         max_num_batched_tokens: int | None = None,
         max_cudagraph_capture_size: int | None = None,
         fuse_allreduce_rms: bool | None = None,
+        batch_invariant: bool = False,
         generators: bool = False,
         threads: int | None = None,
         masked: Sequence[int] | None = None,
         adapter: Adapter | None = None,
     ) -> None:
-        on_cpu = _vllm_start.prepare(device, threads)
+        on_cpu = _vllm_start.prepare(device, threads, batch_invariant)
         import vllm
 
         if max_rows is not None and max_rows < 1:
             raise InputError(f"max_rows is {max_rows}, it must be at least 1")
         self.device = "cpu" if on_cpu else "cuda"
-        self.version = str(vllm.__version__)
         self.repeatable = False  # which requests share a batch depends on time
         self.max_rows = max_rows or (_CPU_ROWS if on_cpu else _CUDA_ROWS)
         self.groups = tuple(size for size in _GROUPS if size <= self.max_rows)
@@ -179,8 +182,10 @@ class VllmEngine:
         )
         self._generators = generators
         self.bounds = Bounds(self.vocab_size, self.vocab_size - len(self.masked), self.max_model_len)
-        self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, self.masked, generators))
-        self._queue: list[tuple[int, int, int, Request, SamplingParams, int]] = []
+        given = slots, self.vocab_size, self.masked, generators, batch_invariant
+        runner = self._engine.collective_rpc("searchlens_start", args=given)[0]
+        self.version = f"{vllm.__version__} ({runner})"
+        self._queue: list[tuple[int, int, int, Request, SamplingParams, tuple[int, ...]]] = []
         self._arrivals = 0
         self._running: dict[str, tuple[int, Request, int]] = {}  # vLLM's id to request id, request and slot
         self._free_slots = list(range(slots))
@@ -196,37 +201,35 @@ class VllmEngine:
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request; ``base.Engine`` says what is refused. So is what vLLM cannot draw."""
         self.bounds.check(request_id, request)
-        self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
+        self._enqueue(request_id, request, sampling_params(request_id, request, self._generators))
 
     def step(self) -> list[tuple[int, Completion | RequestError]]:
         """Let vLLM take one step; return the requests that finished, often none. Raises EngineMemoryError."""
         finished: list[tuple[int, Completion | RequestError]] = [*self._admit()]
         ended = self._advance()
-        finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
+        finished += [(request_id, completion(request, output, part)) for request_id, request, output, part, _ in ended]
         return finished + self._rejected()
 
     def score(self, texts: Sequence[Given], sampling: Sampling = PLAIN) -> list[Scored]:
         """Score texts as ``base.Engine`` says; RequestError if vLLM gave up one, after the others were computed."""
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts, sampling)
-        if sampling != PLAIN:
-            raise InputError(
-                "vLLM scores texts at temperature 1 without filters alone",
-                "choose such a policy, or engine: transformers",
-            )
         for number, text in enumerate(texts):
-            request, params = _vllm_request.scoring(text)
-            self._enqueue(number, request, params, text.tokens[-1])
+            request = Request(text.prompt, sampling, 0, len(text.tokens))
+            self._enqueue(number, request, sampling_params(number, request), text.tokens)
         scores: dict[int, Scored] = {}
         failures: list[RequestError] = []
         while self._queue or self._running:
             failures += [error for _, error in self._admit()]
-            for number, request, output, part in self._advance():
+            for number, request, output, part, ranks in self._advance():
                 done = completion(request, output, part)
                 if isinstance(done, RequestError):
                     failures.append(done)
-                else:
-                    scores[number] = _vllm_request.scored(texts[number], output, done.logprobs)
+                elif tuple(done.tokens) != texts[number].tokens:
+                    raise RuntimeError("vLLM returned other tokens than were given")
+                else:  # without filters q is p to the bit
+                    log_q = done.logprobs if sampling == PLAIN else done.sampling_logprobs
+                    scores[number] = Scored(done.logprobs, log_q, ranks)
         if failures:
             raise failures[0]
         return [scores[number] for number in range(len(texts))]
@@ -248,7 +251,7 @@ class VllmEngine:
         self.clear()
         self._steps_of_start, self.steps = self.steps, 0
 
-    def _enqueue(self, request_id: int, request: Request, params: SamplingParams, given: int) -> None:
+    def _enqueue(self, request_id: int, request: Request, params: SamplingParams, given: tuple[int, ...] = ()) -> None:
         heappush(self._queue, (request.priority, self._arrivals, request_id, request, params, given))
         self._arrivals += 1
 
@@ -299,7 +302,9 @@ class VllmEngine:
         while self._queue and self._free_slots:
             _, arrival, request_id, request, params, given = heappop(self._queue)
             slot = self._free_slots.pop()
-            params.extra_args = {_vllm_request.EXTRA_ARG: _vllm_request.worker_row(request, slot, given)}
+            params.extra_args = {_vllm_request.EXTRA_ARG: _vllm_request.worker_row(request, slot, bool(given))}
+            if given:
+                params.extra_args[_vllm_request.GIVEN_ARG] = list(given)
             prompt = {"prompt_token_ids": [*request.prompt, *request.prefix]}
             try:
                 self._engine.add_request(str(arrival), prompt, params, lora_request=self._adapter)
@@ -312,21 +317,23 @@ class VllmEngine:
                     self._bounded[slot] = str(arrival)
         return refused
 
-    def _advance(self) -> list[tuple[int, Request, Any, npt.NDArray[np.float32]]]:
-        """Let vLLM take a step; return id, request, output and ledger of the requests that finished."""
+    def _advance(self) -> list[tuple[int, Request, Any, npt.NDArray[np.float32], npt.NDArray[np.int32]]]:
+        """Let vLLM take a step; return id, request, output, ledger and its notes of the requests that finished."""
         outputs = self._within_memory(self._engine.step) if self._running else []
         finished = [(*self._running.pop(output.request_id), output) for output in outputs if output.finished]
         if not finished:
             return []
         slots = [slot for _, _, slot, _ in finished]
         lengths = [len(output.outputs[0].token_ids) for *_, output in finished]
-        steps, ledger = self._engine.collective_rpc("searchlens_fetch", args=(slots, lengths))[0]
+        steps, ledger, notes = self._engine.collective_rpc("searchlens_fetch", args=(slots, lengths))[0]
         self.steps = steps - self._steps_of_start
         self._release(slots)
-        parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), np.cumsum(lengths)[:-1])
+        ends = np.cumsum(lengths)[:-1]
+        parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), ends)
+        noted = np.split(np.frombuffer(notes, np.int32), ends) if notes else [np.empty(0, np.int32)] * len(parts)
         return [
-            (request_id, request, output, part)
-            for (request_id, request, _, output), part in zip(finished, parts, strict=True)
+            (request_id, request, output, part, note)
+            for (request_id, request, _, output), part, note in zip(finished, parts, noted, strict=True)
         ]
 
     def _rejected(self) -> list[tuple[int, Completion]]:

@@ -189,16 +189,17 @@ class Jobs:
     def _shared_spec(self, checkpoint: str, benchmark: str) -> dict[str, Any]:
         """Everything except the policy that decides the tokens of a cell."""
         weights, max_tokens = self.config.checkpoints[checkpoint], self.config.benchmarks[benchmark].max_tokens
-        cache = weights.kv_cache_dtype
+        cache, engine = weights.kv_cache_dtype, self.study.engine(checkpoint)
         template = self.inputs.template(checkpoint, benchmark)
         return {
             "version": GENERATION_VERSION,
             "weights": self.inputs.fingerprint(checkpoint),
             "engine": {
-                "family": self.study.engine(checkpoint).family or weights.engine,
+                "family": engine.family or weights.engine,
                 "dtype": weights.dtype,
                 "quantization": weights.quantization,
                 **({} if cache == "auto" else {"kv_cache_dtype": cache}),
+                **({"batch_invariant": True} if engine.options.get("batch_invariant") else {}),
             },
             "questions": self.inputs.asked_hash(benchmark),
             "template": template.description,

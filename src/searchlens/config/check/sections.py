@@ -84,6 +84,8 @@ def _engine_errors(where: str, checkpoint: CheckpointSpec, kind: EngineKind) -> 
         yield f"{where}.{kind.name}.tensor_parallel: {kind.gpus} needs device: cuda (found {checkpoint.device})"
     elif kind.gpus > 1 and kind.processes > 1:
         yield f"{where}.{kind.name}.processes: {kind.processes} needs tensor_parallel: 1 (found {kind.gpus})"
+    if kind.options.get("batch_invariant") and checkpoint.device == "cpu":
+        yield f"{where}.{kind.name}.batch_invariant: true needs device: cuda (found cpu)"
 
 
 def _special(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any, list[str]]]:
