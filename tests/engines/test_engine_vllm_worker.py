@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -425,6 +427,20 @@ def test_wrong_numbers_are_refused_by_name(
     with pytest.raises(InputError, match=f"vLLM 9.9 with torch 9: {message}") as error:
         require_right_numbers(spoiled, "vLLM 9.9 with torch 9", PROMPT)
     assert "constraints-vllm.txt" in str(error.value)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_bits_that_depend_on_the_batch_are_refused(engine: TransformersEngine, same: bool) -> None:
+    """The embedded engine has the tokens; in place of its last digits there are none, or others in each batch."""
+    numbers = itertools.count()
+
+    def spoil(done: Completion) -> Completion:
+        digits = np.zeros_like(done.logprobs) if same else np.full_like(done.logprobs, next(numbers))
+        return done._replace(logprobs=digits, sampling_logprobs=digits)
+
+    spoiled: Any = Spoiled(engine, spoil)
+    with nullcontext() if same else pytest.raises(InputError, match=r"vLLM 9.9: batch_invariant, but a text drawn alo"):
+        _vllm_start.require_same_bits(spoiled, "vLLM 9.9", 5)
 
 
 def test_a_version_that_refuses_these_requests_is_named(engine: TransformersEngine) -> None:

@@ -90,7 +90,13 @@ def test_of_vllm_what_computes_decides_and_how_it_is_run_does_not(raw: Raw, make
     assert set(cached.values()).isdisjoint({*plain.values(), *quantised.values()})
     same_bits = ids(make_grid(changed(raw, ("checkpoints", "toy-base", "vllm"), {"batch_invariant": True})))
     assert set(same_bits.values()).isdisjoint(plain.values())
-    run = {"batch_invariant": False, "tensor_parallel": 4, "gpu_memory_utilization": 0.8, "max_model_len": 512, "enforce_eager": True}
+    run = {
+        "batch_invariant": False,
+        "tensor_parallel": 4,
+        "gpu_memory_utilization": 0.8,
+        "max_model_len": 512,
+        "enforce_eager": True,
+    }
     run |= {"max_num_batched_tokens": 8192, "max_cudagraph_capture_size": 1024, "fuse_allreduce_rms": False}
     for given in (run, {**run, "tensor_parallel": 1, "processes": 2}):
         assert ids(make_grid(changed(raw, ("checkpoints", "toy-base", "vllm"), given))) == plain

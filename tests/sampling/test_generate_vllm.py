@@ -86,7 +86,9 @@ def test_shards_say_what_made_them(folder: Path) -> None:
 
     told = [json.loads(path.read_text()) for path in files(folder, "json")]
     runner = "second" if torch.cuda.is_available() else "first"
-    assert {one["engine"] for one in told} == {f"vllm {vllm.__version__} ({runner} model runner) torch {torch.__version__}"}
+    assert {one["engine"] for one in told} == {
+        f"vllm {vllm.__version__} ({runner} model runner) torch {torch.__version__}"
+    }
     assert all(one["prefilled"] > 0 for one in told)
     (chain,) = (one for one in told if one["policies"] == ["chain"])
     assert chain["requests"] > chain["rows"] and chain["generated"] > chain["tokens"] and chain["reused"] > 0

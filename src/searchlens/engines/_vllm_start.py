@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from searchlens.config import addons
 from searchlens.engines._vllm_request import refusals
-from searchlens.engines.base import Completion, Engine, Request, RequestError, Sampling, complete
+from searchlens.engines.base import PLAIN, Completion, Engine, Request, RequestError, Sampling, complete
 from searchlens.errors import InputError
 from searchlens.store.checkpoints import Adapter, require_whole
 
@@ -27,6 +27,7 @@ _CPU_BLOCK = 32  # tokens of a cache block: only whole blocks are reused, and th
 _CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE is set
 # Environment variables that vLLM reads when it is imported; those that are set already stay as they are.
 _SETTINGS = {
+    "TRITON_F32_DEFAULT": "ieee",  # where attention is a kernel of Triton's, float32 is that, and not TF32
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler runs in this process: nothing is serialised in a step
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -247,6 +248,21 @@ def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...])
             raise InputError(
                 f"{version}: {what} differs by {difference:.3g} from what it must be, allowed is {TOLERANCE:g}",
                 "numbers of this version would be wrong: install one that constraints-vllm.txt names",
+            )
+
+
+def require_same_bits(engine: Engine, version: str, token: int) -> None:
+    """Draw texts among others and alone, on an idle engine; InputError if a bit of one depends on the others."""
+    count = min(3 * _TOKENS, engine.max_model_len // 2)
+    lengths = range(1, 1 + min(32, count, engine.max_model_len - count))
+    requests = [Request((token,) * length, PLAIN, length, count) for length in lengths]
+    together = dict(complete(engine, requests))
+    for number in range(0, len(requests), 8):
+        ((_, alone),) = complete(engine, [requests[number]])
+        if any(one.tobytes() != two.tobytes() for one, two in zip(alone[:3], together[number][:3], strict=True)):
+            raise InputError(
+                f"{version}: batch_invariant, but a text drawn alone differs from the same text drawn among others",
+                "vLLM has no such kernels for this model on this device: leave the option out",
             )
 
 

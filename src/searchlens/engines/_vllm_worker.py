@@ -161,15 +161,20 @@ class Parameters:
     """Whether any row has measures."""
 
     @classmethod
-    def of(cls, rows: npt.NDArray[np.void], width: int, count: int, device: torch.device) -> Parameters:
-        """Return the parameters of rows whose logits have a width."""
+    def of(cls, rows: npt.NDArray[np.void], width: int, count: int, same: int, device: torch.device) -> Parameters:
+        """Return the parameters of rows whose logits have a width.
+
+        ``same``: as many rows are taken out for a filter wherever any is, some more than once; 0: as many as use it.
+        """
         greedy = rows["temperature"] == 0
         top_k = np.where((rows["top_k"] > 0) & (rows["top_k"] < width) & ~greedy, rows["top_k"], width)
         top_p = np.where(greedy, 1.0, rows["top_p"])
         with np.errstate(divide="ignore"):
             log_min_p = np.where(greedy, -np.inf, np.log(rows["min_p"]))
-        typical, penal = np.flatnonzero((rows["typical_p"] < 1) & ~greedy), np.flatnonzero(uses_penalty(rows))
-        given = np.flatnonzero(rows["given"])
+        typical, penal, given = (
+            np.resize(chosen, same) if same and chosen.size else chosen
+            for chosen in map(np.flatnonzero, ((rows["typical_p"] < 1) & ~greedy, uses_penalty(rows), rows["given"]))
+        )
         penalties = None
         if penal.size:
             names = ("generated", "repetition", "frequency", "presence")
@@ -260,9 +265,10 @@ class Draws:
     def _parameters(self, rows: npt.NDArray[np.void]) -> Parameters:
         """Parameters of rows that are drawn together; with ``same_bits`` of as many as always are."""
         count = len(rows)
-        if self._same_bits:
-            rows = np.concatenate((rows, np.full(_SAME_ROWS - count, self.empty, WORKER_ROW)))
-        return Parameters.of(rows, self._width, count, self._device)
+        same = _SAME_ROWS if self._same_bits else 0
+        if same:
+            rows = np.concatenate((rows, np.full(same - count, self.empty, WORKER_ROW)))
+        return Parameters.of(rows, self._width, count, same, self._device)
 
     def _part(
         self,

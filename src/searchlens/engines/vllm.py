@@ -191,7 +191,7 @@ class VllmEngine:
         self._free_slots = list(range(slots))
         self._bounded: dict[int, str] = {}  # slots of running requests with a floor, and vLLM's ids
         self._steps_of_start = 0
-        self._try_out()
+        self._try_out(batch_invariant)
 
     def clear(self) -> None:
         """Empty the prefix cache. Raises RuntimeError if requests are waiting or running."""
@@ -240,11 +240,13 @@ class VllmEngine:
         del self._engine
         _vllm_start.release_memory()
 
-    def _try_out(self) -> None:
+    def _try_out(self, batch_invariant: bool) -> None:
         """Draw a few tokens, of which no trace is left: neither in the prefix cache nor among ``steps``."""
         first = next(token for token in range(self.vocab_size) if token not in self.masked)
         try:
             _vllm_start.require_right_numbers(self, _vllm_start.versions(), (first,))
+            if batch_invariant:
+                _vllm_start.require_same_bits(self, _vllm_start.versions(), first)
         except BaseException:
             self.close()
             raise
