@@ -102,6 +102,7 @@ VLLM_TESTS := tests/engines/test_engine_contract.py \
 	lab/tests/test_engine_attention.py \
 	tests/engines/test_engine_adapters.py \
 	tests/engines/test_engine_vllm.py \
+	tests/engines/test_engine_vllm_names.py \
 	tests/engines/test_engine_vllm_replicas.py \
 	tests/engines/test_engine_zoo.py \
 	tests/engines/test_engine_pretrained.py \

@@ -267,6 +267,12 @@ def test_a_version_with_another_log_q_does_not_start(folder: Path, monkeypatch: 
     engine.close()
 
 
+def test_another_version_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vllm.__version__", "0.40.1")
+    with pytest.raises(InputError, match=r"vLLM 0.40.1 is installed; allowed is \S*>=0.26"):
+        VllmEngine(folder, **START)
+
+
 @on_cpu
 def test_what_is_not_there_on_a_cpu_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="batch_invariant: true after an engine with the other value"):

@@ -131,10 +131,16 @@ def installing(extra: str) -> str:
     """The command that installs what an extra brings, or a library, by names: this package is in no registry."""
     if extra in CLONED:
         return f"pip install {CLONED[extra]} in a clone of the repository"
-    listed = (text for found in metadata.distributions(name="searchlens") for text in found.requires or [])
+    if (required := requirements(extra)) is None:
+        return f"pip install -e '.[{extra}]' in a clone of the repository"
+    return f"pip install {' '.join(map(repr, required)) or extra}"
+
+
+def requirements(extra: str) -> list[str] | None:
+    """What an extra requires, as written; None where this package is not installed."""
+    listed = [text for found in metadata.distributions(name="searchlens") for text in found.requires or []]
     parts = [text.replace('"', "'").split("; extra == ") for text in listed]
-    names = [f"'{name}'" for name, *extras in parts if extras == [f"'{extra}'"]] or [extra] * bool(parts)
-    return f"pip install {' '.join(names)}" if names else f"pip install -e '.[{extra}]' in a clone of the repository"
+    return [name for name, *extras in parts if extras == [f"'{extra}'"]] if parts else None
 
 
 def require(*modules: str) -> None:

