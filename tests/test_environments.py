@@ -26,7 +26,7 @@ LOCKS = {path.stem: path for path in sorted((ROOT / "requirements").glob("*.txt"
 UNHASHED = ("torch", "vllm-torch")
 STAGES = ("base", "run", "dev", "slurm", "browser")
 """Files that .venv is installed from, one after the other."""
-ENVS = {"analysis": ("base", "run", "dev"), "generate": ("vllm",)}
+ENVS = {"analysis": ("base", "run", "dev"), "generate": ("base", "run", "vllm")}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
