@@ -16,6 +16,7 @@ ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 STARTED := $(shell date +%s)
 BASE_INSTALLED := .venv/.installed-base
 RUN_INSTALLED := .venv/.installed-run
+EXTRAS_INSTALLED := .venv/.installed-extras
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
 SLURM_INSTALLED := .venv/.installed-slurm
@@ -53,9 +54,13 @@ $(RUN_INSTALLED): $(BASE_INSTALLED) requirements/run.txt requirements/torch.txt
 	$(INSTALL) -r requirements/torch.txt $(PIP_FLAGS)
 	@touch $@
 
-$(INSTALLED): $(RUN_INSTALLED) requirements/dev.txt
-	$(INSTALL) --locked requirements/dev.txt $(PIP_FLAGS)
+$(EXTRAS_INSTALLED): $(RUN_INSTALLED) requirements/extras.txt
+	$(INSTALL) --locked requirements/extras.txt $(PIP_FLAGS)
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
+	@touch $@
+
+$(INSTALLED): $(EXTRAS_INSTALLED) requirements/dev.txt
+	$(INSTALL) --locked requirements/dev.txt $(PIP_FLAGS)
 	@touch $@
 
 demo: $(BASE_INSTALLED) ## a whole study with set-up, in three minutes: samples, tables, figures and results/report.html

