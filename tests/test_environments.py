@@ -78,10 +78,10 @@ def test_the_lock_has_the_hash_of_each_file_that_is_installed_and_no_other() -> 
     tags += ["cp311-cp311-win_amd64", "cp314-cp314-manylinux_2_17_x86_64", "cp311-cp311-musllinux_1_2_x86_64"]
     one = {"name": "a", "version": "1", "sdist": {"hashes": {"sha256": "sources"}}, "wheels": [*map(wheel, tags)]}
     places = lock["EVERYWHERE"]
-    hashed = " ".join(f"--hash=sha256:{name}" for name in (*tags[1:3], "sources"))
+    hashed = " ".join(f"--hash=sha256:{name}" for name in (*tags[:3], "sources"))
     assert lock["line"](one, places) == f"a==1 {hashed}"
     assert lock["line"](one | {"marker": "python_version < '3.12'"}, places[:1] + places[2:3]) == (
-        f"a==1 ; python_version < '3.12' --hash=sha256:{tags[1]}"
+        f"a==1 ; python_version < '3.12' --hash=sha256:{tags[0]} --hash=sha256:{tags[1]}"
     )
     assert lock["line"](one | {"marker": "sys_platform == 'win32'"}, places) == ""
     assert lock["line"](one | {"wheels": [wheel("py3-none-any")]}, places) == "a==1 --hash=sha256:py3-none-any"
@@ -134,6 +134,21 @@ def test_sampling_has_all_that_the_package_itself_needs() -> None:
     project = PYPROJECT["project"]
     own = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
     assert own | {"vllm", "transformers", "tokenizers", "safetensors"} <= set(pins("generate"))
+
+
+def test_containers_are_built_of_the_same_files_by_the_same_steps() -> None:
+    """No container was built here: so each file is one that exists, and each step one that is used elsewhere."""
+    docker, apptainer = (ROOT / f"containers/{name}" for name in ("Dockerfile", "searchlens.def"))
+    copied = [line.split()[1:-1] for line in docker.read_text().splitlines() if line.startswith("COPY ")]
+    files = [file for group in copied for file in group]
+    assert files == re.findall(r"^    (\S+) /opt/searchlens/$", apptainer.read_text(), re.MULTILINE)
+    assert {ROOT / file for file in files} > {ROOT / "requirements", ROOT / "pyproject.toml"}
+    assert all((ROOT / file).exists() for file in files)
+    steps = re.search(r"^RUN (.*?)^ENV", docker.read_text(), re.MULTILINE | re.DOTALL)
+    posted = re.search(r"cd /opt/searchlens\n(.*?)\n\n", apptainer.read_text(), re.DOTALL)
+    assert steps and posted
+    assert steps[1].replace(" \\\n    && ", "\n").strip() == re.sub("^ +", "", posted[1], flags=re.MULTILINE)
+    assert "$(EXTRAS_INSTALLED): " in (ROOT / "Makefile").read_text()
 
 
 def test_the_command_runs_where_only_the_sources_are_known(tmp_path: Path) -> None:
