@@ -128,6 +128,8 @@ def test_analysis_has_all_that_the_package_needs() -> None:
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"]["ifeval"]
     assert needed([*project["dependencies"], *extras]) <= set(pins("analysis"))
+    script = (ROOT / "workflow/envs/analysis.post-deploy.sh").read_text()
+    assert f"--no-deps lm-eval=={locked('extras')['lm-eval']}\n" in script
 
 
 def test_sampling_has_all_that_the_package_itself_needs() -> None:
