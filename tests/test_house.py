@@ -241,6 +241,18 @@ def test_what_changed_decides_which_suites_run(monkeypatch: pytest.MonkeyPatch) 
         assert changed("known", str(Path(name).parent)) == 0
 
 
+def test_what_checks_and_updates_watch_is_there() -> None:
+    """So a file that moved is not watched in vain."""
+    root = PACKAGE.parents[1]
+    watched = re.findall(r"(?:unknown\)\"|if changed) ([^;\"]+)", (root / ".ci/run").read_text())
+    places = {place for places in watched for place in places.split() if not place.startswith("$")}
+    assert "requirements" in places and all((root / place).exists() for place in places)
+    needs = {"github-actions": ".github/workflows/*.yaml", "npm": "package.json", "pip": "*.txt"}
+    for update in yaml.safe_load((root / ".github/dependabot.yml").read_text())["updates"]:
+        folder = root / update["directory"].strip("/")
+        assert list(folder.glob(needs[update["package-ecosystem"]])), update
+
+
 def test_public_checks_run_targets_that_exist() -> None:
     """Each `make` of the workflow on GitHub is one of the Makefile, and every one of its actions has a hash."""
     jobs = yaml.safe_load((PACKAGE.parents[1] / ".github/workflows/tests.yaml").read_text())["jobs"]

@@ -426,7 +426,7 @@ def test_wrong_numbers_are_refused_by_name(
     spoiled: Any = Spoiled(engine, lambda done: done._replace(**wrong(done)))
     with pytest.raises(InputError, match=f"vLLM 9.9 with torch 9: {message}") as error:
         require_right_numbers(spoiled, "vLLM 9.9 with torch 9", PROMPT)
-    assert "constraints-vllm.txt" in str(error.value)
+    assert "requirements/vllm.txt" in str(error.value)
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -259,7 +259,7 @@ def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...])
         if not difference <= TOLERANCE:
             raise InputError(
                 f"{version}: {what} differs by {difference:.3g} from what it must be, allowed is {TOLERANCE:g}",
-                "numbers of this version would be wrong: install one that constraints-vllm.txt names",
+                "numbers of this version would be wrong: install one that requirements/vllm.txt names",
             )
 
 
