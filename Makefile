@@ -30,7 +30,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # Some containers ask Python to write no bytecode. Then each of our many processes compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel release test-browser fuzz fuzz-containers mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -161,6 +161,14 @@ test-faults-real: $(INSTALLED) ## the same with the real engine and Snakemake, a
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
 	.ci/test-wheel
+
+release: $(INSTALLED) ## VERSION=1.2.3: set it everywhere, date the changelog, build dist/ and try it; publishes nothing
+	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "say which version: make release VERSION=1.2.3"; exit 2; }
+	grep -qx 'version = "$(VERSION)"' pyproject.toml || uv tool run bump-my-version@1.8.1 bump --new-version $(VERSION)
+	rm -rf dist
+	.ci/test-wheel dist
+	uv tool run twine@7.0.0 check dist/*
+	@echo "dist/ has version $(VERSION): look at git diff, then commit it and tag v$(VERSION)"
 
 # The packages have many requirements of their own, so they have an environment of their own, which takes minutes to build.
 # Their newest versions are meant: the target finds out when they change what they write.

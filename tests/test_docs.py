@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,14 @@ def test_every_page_is_in_the_index() -> None:
     """A page that the index does not list would never be read."""
     index = ROOT / "docs" / "README.md"
     assert {path for path in PAGES if path.parent == index.parent} - {index} <= {path for path, _ in links(index)}
+
+
+def test_one_version_stands_wherever_a_release_sets_it() -> None:
+    bump = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["bumpversion"]
+    assert bump["current_version"] == searchlens.__version__
+    for place in bump["files"]:
+        pattern = place["search"].replace("{current_version}", re.escape(searchlens.__version__))
+        assert re.search(pattern, (ROOT / place["filename"]).read_text()), place
 
 
 # ---- commands
