@@ -198,8 +198,10 @@ def test_sides_that_are_drawn_otherwise_are_said_in_one_line(toy: Path, capsys: 
 
 def test_no_text_advises_to_install_this_package_from_a_registry() -> None:
     globs = ("src/**/*", "lab/**/*", "workflow/**/*", "profiles/**/*", "config/*", "docs/*.md", "examples/**/*", "*.*")
-    files = [path for glob in globs for path in ROOT.glob(glob) if path.is_file() and path.suffix not in (".pyc", ".gz")]
-    advice = re.compile(rb"(pip|tool|pipx) install[^\n]*(?<![/\w-])['\"]?searchlens(\[| |'|\"|\)|`|$)|uvx searchlens", re.M)
+    files = [path for glob in globs for path in ROOT.glob(glob) if path.is_file()]
+    advice = re.compile(
+        rb"((pip|tool|pipx) install|uvx)[^\n]*(?<![/\w-])['\"]?searchlens(\[| |'|\"|\)|`|$)", re.MULTILINE
+    )
     assert [str(path) for path in files if advice.search(path.read_bytes())] == []
 
 
