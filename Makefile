@@ -188,13 +188,13 @@ check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/snakefmt --check Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
+	.venv/bin/snakefmt --check Snakefile workflow lab/src src/searchlens/cli/templates/Snakefile
 	.venv/bin/snakemake --lint --quiet all
 
 format: $(INSTALLED) ## format everything
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
-	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
+	.venv/bin/snakefmt Snakefile workflow lab/src src/searchlens/cli/templates/Snakefile
 
 schema: $(INSTALLED) ## generate config/README.md from the typed configuration, and docs/{glossary,commands,columns}.md
 	.venv/bin/python -m searchlens_lab.config_page
