@@ -226,7 +226,7 @@ size: $(INSTALLED) ## print how large the project is; fails if tracked files gre
 
 words: $(INSTALLED) ## check pages, captions and help texts: plain words, short sentences, short pages, spelling
 	.venv/bin/python lab/words.py
-	.venv/bin/codespell *.md docs/*.md config/*.md workflow/report
+	.venv/bin/codespell *.md docs/*.md config/*.md paper/*.md workflow/report
 
 clean: ## remove results and logs; keep the environment
 	rm -rf logs .snakemake
