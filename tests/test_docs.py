@@ -64,7 +64,7 @@ def test_one_version_stands_wherever_a_release_sets_it() -> None:
 
 def test_the_paper_cites_what_it_lists_and_names_files_that_exist() -> None:
     paper, listed = ((ROOT / "paper" / name).read_text() for name in ("paper.md", "paper.bib"))
-    assert set(re.findall(r"[[ ]@(\w+)", paper)) == set(re.findall(r"^@\w+\{(\w+),", listed, re.MULTILINE))
+    assert set(re.findall(r"[\[ ]@(\w+)", paper)) == set(re.findall(r"^@\w+\{(\w+),", listed, re.MULTILINE))
     assert not [name for name in re.findall(r"`([\w/.-]+\.(?:md|yaml))`", paper) if not (ROOT / name).exists()]
     assert 600 <= len(paper.split("\n---\n", 1)[1].split()) <= 1000
 
