@@ -69,6 +69,13 @@ def test_the_paper_cites_what_it_lists_and_names_files_that_exist() -> None:
     assert 600 <= len(paper.split("\n---\n", 1)[1].split()) <= 1000
 
 
+def test_the_catalogue_of_workflows_finds_what_it_asks_for() -> None:
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert usage["software-stack-deployment"]["conda"] and usage["report"] and usage["mandatory-flags"]["desc"]
+    assert (ROOT / "workflow/Snakefile").exists() and (ROOT / "config/README.md").exists()
+    assert {"snakemake", "workflow"} <= set(re.findall(r"\w+", (ROOT / "README.md").read_text().lower()))
+
+
 # ---- commands
 
 BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)

@@ -445,7 +445,7 @@ def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
 @exporter("hub", lost="token ids and log-probabilities of each token; which samples a search returned together")
 def write_hub(pool: Pool, out: Path) -> Iterator[Path]:
     """Parquet in the layout of a dataset of the Hugging Face hub, to which ``export`` adds the card."""
-    path = out / hub.path_of(pool)
+    path = out / "data" / pool.checkpoint / pool.benchmark / f"{pool.policy}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = [pl.lit(pool.benchmark).alias("benchmark"), pl.all()]
     _write_parquet(path, _SCHEMA.to_frame().select(columns), (frame.select(columns) for frame in _frames(pool)))

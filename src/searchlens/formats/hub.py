@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import yaml
@@ -68,13 +68,8 @@ samples = load_dataset("OWNER/NAME", "{first}", split="samples")  # or the path 
 """
 
 
-def path_of(pool: Pool) -> Path:
-    """Where the samples of a pool are in the folder of a dataset."""
-    return Path("data", pool.checkpoint, pool.benchmark, f"{pool.policy}.parquet")
-
-
 def card(study: Study, pools: Sequence[Pool], folder: Path) -> str:
-    """The card of the pools that were written into a folder."""
+    """The card of the pools that were written into a folder, below ``data``, one folder for each checkpoint."""
     names = list(dict.fromkeys(pool.checkpoint for pool in pools))
     rows: int = pl.scan_parquet(folder / "data").select(pl.len()).collect().item()
     files = {name: [{"split": "samples", "path": f"data/{name}/*/*.parquet"}] for name in names}
@@ -86,7 +81,7 @@ def card(study: Study, pools: Sequence[Pool], folder: Path) -> str:
         rows=rows,
         version=__version__,
         fingerprint=study.fingerprint,
-        made="\n\n".join(_made(study, pools, folder)),
+        made="\n\n".join(_made(study, pools)),
         columns=_table("column meaning", COLUMNS.items()),
         first=names[0],
     )
@@ -98,7 +93,7 @@ def _table(head: str, rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
-def _made(study: Study, pools: Sequence[Pool], folder: Path) -> Iterator[str]:
+def _made(study: Study, pools: Sequence[Pool]) -> Iterator[str]:
     """Tables of checkpoints, policies and cells, and what is withheld."""
     checkpoints: dict[str, tuple[str, ...]] = {}
     policies, cells = dict[str, str](), list[tuple[object, ...]]()
@@ -108,8 +103,7 @@ def _made(study: Study, pools: Sequence[Pool], folder: Path) -> Iterator[str]:
         by = (", ".join(drawn[key]) or "unknown" for key in ("engines", "versions"))
         checkpoints.setdefault(pool.checkpoint, (_weights(study, pool.checkpoint), *by))
         policies[pool.policy] = _parameters(study, pool)
-        right: Any = pl.read_parquet(folder / path_of(pool), columns=["correct"])["correct"].cast(float).mean()
-        share = "unknown" if right is None else f"{right:.1%}"
+        share = "unknown" if pool.accuracy is None else f"{pool.accuracy:.1%}"
         cells.append((pool.checkpoint, pool.benchmark, pool.policy, len(pool.questions), pool.drawn, share, grader))
     yield _table("checkpoint weights engine searchlens", ((name, *rest) for name, rest in checkpoints.items()))
     yield _table("policy parameters", policies.items())
