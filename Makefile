@@ -31,7 +31,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # Some containers ask Python to write no bytecode. Then each of our many processes compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz fuzz-containers mutants mutants-sample web check lock format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help size words docs setup demo demo-full docs-numbers screenshots test test-long test-all test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel release test-browser fuzz fuzz-containers mutants mutants-sample web check lock format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -170,6 +170,14 @@ test-faults-real: $(INSTALLED) ## the same with the real engine and Snakemake, a
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
 	.ci/test-wheel
 
+release: $(INSTALLED) ## VERSION=1.2.3: set it everywhere, date the changelog, build dist/ and try it; publishes nothing
+	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "say which version: make release VERSION=1.2.3"; exit 2; }
+	grep -qx 'version = "$(VERSION)"' pyproject.toml || uv tool run bump-my-version@1.8.1 bump --new-version $(VERSION)
+	rm -rf dist
+	.ci/test-wheel dist
+	uv tool run twine@7.0.0 check dist/*
+	@echo "dist/ has version $(VERSION): look at git diff, then commit it and tag v$(VERSION)"
+
 # The packages have many requirements of their own, so they have an environment of their own, which takes minutes to build.
 # Their newest versions are meant: the target finds out when they change what they write.
 $(HARNESSES_INSTALLED):
@@ -188,13 +196,13 @@ check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/snakefmt --check Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
+	.venv/bin/snakefmt --check Snakefile workflow lab/src src/searchlens/cli/templates/Snakefile
 	.venv/bin/snakemake --lint --quiet all
 
 format: $(INSTALLED) ## format everything
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
-	.venv/bin/snakefmt Snakefile workflow/rules lab/src src/searchlens/cli/templates/Snakefile
+	.venv/bin/snakefmt Snakefile workflow lab/src src/searchlens/cli/templates/Snakefile
 
 schema: $(INSTALLED) ## generate config/README.md from the typed configuration, and docs/{glossary,commands,columns}.md
 	.venv/bin/python -m searchlens_lab.config_page
@@ -229,7 +237,7 @@ size: $(INSTALLED) ## print how large the project is; fails if tracked files gre
 
 words: $(INSTALLED) ## check pages, captions and help texts: plain words, short sentences, short pages, spelling
 	.venv/bin/python lab/words.py
-	.venv/bin/codespell *.md docs/*.md config/*.md workflow/report
+	.venv/bin/codespell *.md docs/*.md config/*.md paper/*.md workflow/report
 
 clean: ## remove results and logs; keep the environment
 	rm -rf logs .snakemake

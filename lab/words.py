@@ -185,6 +185,7 @@ def main(names: list[str]) -> int:
     pages = {name: list(pieces(name, text)) for name, text in texts.items() if name not in EXEMPT}
     for name, glob, split in (
         ("captions", "workflow/report/**/*.rst", pieces),
+        ("paper", "paper/*.md", pieces),
         ("explorer", "web/src/**/*.js", strings),
     ):
         files = sorted(ROOT.glob(glob))

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,28 @@ def test_every_page_is_in_the_index() -> None:
     """A page that the index does not list would never be read."""
     index = ROOT / "docs" / "README.md"
     assert {path for path in PAGES if path.parent == index.parent} - {index} <= {path for path, _ in links(index)}
+
+
+def test_one_version_stands_wherever_a_release_sets_it() -> None:
+    bump = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["bumpversion"]
+    assert bump["current_version"] == searchlens.__version__
+    for place in bump["files"]:
+        pattern = place["search"].replace("{current_version}", re.escape(searchlens.__version__))
+        assert re.search(pattern, (ROOT / place["filename"]).read_text()), place
+
+
+def test_the_paper_cites_what_it_lists_and_names_files_that_exist() -> None:
+    paper, listed = ((ROOT / "paper" / name).read_text() for name in ("paper.md", "paper.bib"))
+    assert set(re.findall(r"[\[ ]@(\w+)", paper)) == set(re.findall(r"^@\w+\{(\w+),", listed, re.MULTILINE))
+    assert not [name for name in re.findall(r"`([\w/.-]+\.(?:md|yaml))`", paper) if not (ROOT / name).exists()]
+    assert 600 <= len(paper.split("\n---\n", 1)[1].split()) <= 1000
+
+
+def test_the_catalogue_of_workflows_finds_what_it_asks_for() -> None:
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert usage["software-stack-deployment"]["conda"] and usage["report"] and usage["mandatory-flags"]["desc"]
+    assert (ROOT / "workflow/Snakefile").exists() and (ROOT / "config/README.md").exists()
+    assert {"snakemake", "workflow"} <= set(re.findall(r"\w+", (ROOT / "README.md").read_text().lower()))
 
 
 # ---- commands

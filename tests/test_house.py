@@ -188,7 +188,7 @@ def test_few_files_lie_loose() -> None:
 
 def test_one_place_says_how_often_garbage_is_looked_for() -> None:
     spelled = re.compile(r"gc\.set_threshold\(")
-    files = [*FILES, *PACKAGE.parents[1].glob("workflow/rules/*.smk"), PACKAGE.parents[1] / "Snakefile"]
+    files = [*FILES, *PACKAGE.parents[1].glob("workflow/rules/*.smk"), PACKAGE.parents[1] / "workflow/Snakefile"]
     assert [path.name for path in files if spelled.search(path.read_text())] == ["garbage.py"]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from conftest import DEFAULT, ZOO, micro_study, write_config
 
@@ -149,6 +150,37 @@ def test_a_caption_makes_pages_again_and_nothing_else(folder: Folder, tmp_path: 
     with (tmp_path / "workflow/report/tables/intervals.rst").open("a") as stream:
         stream.write("\nMore.\n")
     assert set(folder.planned(root=tmp_path)) - {"all"} == {"explorer", "report_page"}
+
+
+DEPLOYED = """
+configfile: "config/config.yaml"
+module searchlens:
+    snakefile: "{}/workflow/Snakefile"
+    config: config
+use rule * from searchlens
+"""
+"""What `snakedeploy deploy-workflow` writes."""
+
+
+def test_a_deployed_copy_is_the_same_workflow(folder: Folder, tmp_path: Path) -> None:
+    """All files of config/ count, although it names the first alone, and a run begins as everywhere."""
+    (tmp_path / "Snakefile").write_text(DEPLOYED.format(ROOT))
+    rest = study()
+    (folder.path / "config/policies.yaml").write_text(yaml.safe_dump({"policies": rest.pop("policies")}))
+    (folder.path / "config/config.yaml").write_text(yaml.safe_dump(rest))
+    assert folder.planned(root=tmp_path) == {}
+    snapshots = folder.path / "results/config"
+    shutil.rmtree(snapshots)
+    done = folder.snakemake(
+        "results/landscape/micro-1m-rl/math/points.parquet", "--forcerun", "landscape", root=tmp_path
+    )
+    assert len(list(snapshots.iterdir())) == 1 and "BOPTR is left out" in done.stdout + done.stderr
+    folder.save()
+    assert folder.planned() == {}
+    (tmp_path / "sources/searchlens").mkdir(parents=True)
+    (tmp_path / "sources/searchlens/__init__.py").write_text("raise ModuleNotFoundError('No module named searchlens')")
+    said = folder.snakemake("-n", check=False, sources=tmp_path / "sources", root=tmp_path)
+    assert "in a clone of its repository: pip install '.[run]'" in said.stdout + said.stderr
 
 
 def test_a_study_without_boptr_says_why(folder: Folder) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from searchlens.comparison.logs import demo as demo
     from searchlens.errors import InputError as InputError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "Comparison": ("comparison.arrays", "Comparison"),

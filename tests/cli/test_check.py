@@ -197,9 +197,12 @@ def test_sides_that_are_drawn_otherwise_are_said_in_one_line(toy: Path, capsys: 
 
 
 def test_no_text_advises_to_install_this_package_from_a_registry() -> None:
-    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    advice = re.compile(r"pip install[^\n]*(?<![/\w-])['\"]?searchlens(\[| |'|\"|$)")
-    assert [path.name for path in files if advice.search(path.read_text())] == []
+    globs = ("src/**/*", "lab/**/*", "workflow/**/*", "profiles/**/*", "config/*", "docs/*.md", "examples/**/*", "*.*")
+    files = [path for glob in globs for path in ROOT.glob(glob) if path.is_file()]
+    advice = re.compile(
+        rb"((pip|tool|pipx) install|uvx)[^\n]*(?<![/\w-])['\"]?searchlens(\[| |'|\"|\)|`|$)", re.MULTILINE
+    )
+    assert [str(path) for path in files if advice.search(path.read_bytes())] == []
 
 
 # ---- the folder of a study: where commands look for its configuration, and what they merge

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from huggingface_hub import DatasetCard
 
 import searchlens
 from reading import samples
@@ -17,6 +18,7 @@ from searchlens.api.study import Study
 from searchlens.cli.main import main
 from searchlens.errors import InputError
 from searchlens.formats.export import export, lost, pools
+from searchlens.formats.hub import COLUMNS
 from small_results import finish, gate
 
 POLICY = "topp0.95_t1.0"
@@ -88,6 +90,22 @@ def test_rows_are_those_of_our_own_format(study: Study, tmp_path: Path, to: str)
     assert back == found
 
 
+def test_the_card_of_a_dataset_names_its_files_and_how_they_were_made(study: Study, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert out / "README.md" in export(study, "hub", out)
+    (path,), card = (out / "data/toy-rl/sums").glob(f"{POLICY}.parquet"), DatasetCard.load(out / "README.md")
+    assert [one["config_name"] for one in card.data["configs"]] == ["toy-base", "toy-rl"]
+    for one in card.data["configs"]:
+        (files,) = one["data_files"]
+        frame = pl.concat(pl.read_parquet(path) for path in out.glob(files["path"]))
+        assert list(frame.columns) == list(COLUMNS) and set(frame["model"]) == {one["config_name"]}
+    assert [path.relative_to(out).parts[0] for path in out.rglob("*.parquet")] == ["data"] * 8
+    assert "license" not in card.data.to_dict() and f"configuration\n`{study.fingerprint}`" in card.text
+    assert f"| toy-rl | sums | {POLICY} | 6 | 4 | 54.2% | math math-" in card.text, "13 of 24"
+    back = sorted((s.document.id, s.sample, s.text) for s in samples("own", path))
+    assert back == [row[:3] for row in stored(study, "toy-rl")]
+
+
 @pytest.mark.parametrize("to", catalogue.declared("exporter"))
 @pytest.mark.long
 def test_questions_and_texts_that_are_withheld_stay_at_home(study: Study, tmp_path: Path, to: str) -> None:
@@ -95,7 +113,8 @@ def test_questions_and_texts_that_are_withheld_stay_at_home(study: Study, tmp_pa
     for path in export(searchlens.open(study.results), to, tmp_path / "out", [POLICY]):
         content = path.read_bytes().decode(errors="replace")
         assert not [word for word in ("Secret", "right1", "boxed", "Compute") if word in content]
-        assert to == "parquet" or "gpqa-0001" in content or path.name.startswith("results") or path.suffix == ".json"
+        is_whole = path.suffix in (".parquet", ".json", ".md") or path.name.startswith("results")
+        assert is_whole or "gpqa-0001" in content
 
 
 def test_the_command_says_what_is_not_in_the_format(

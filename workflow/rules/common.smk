@@ -21,7 +21,7 @@ from searchlens.catalogue import (
 from searchlens.errors import InputError
 from searchlens.garbage import collect_rarely
 from searchlens.plan import Grid, cost, needs
-from searchlens.config import addons
+from searchlens.config import addons, project
 from searchlens.reporting import captions
 from searchlens.cli.stages.source import stage_source
 from searchlens.store import layout, provenance, snapshots
@@ -63,6 +63,22 @@ def merged(source, entries):
     return content
 
 
+def read_for_module():
+    """The configuration as `snakemake` in a study reads it: Snakemake skips `configfile` where this is a module."""
+    overlays = [str(path) for path in workflow.overwrite_configfiles]
+    others = [str(path) for path in workflow.configfiles if str(path) not in (*overlays, *check.DEFAULT_FILES)]
+    workflow.configfiles[:] = [*overlays, *(ours := check.files(others))]
+    try:
+        config.clear()
+        update_config(config, check.read(ours).merged)
+        update_config(config, workflow.config_settings.overwrite_config)
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+AS_MODULE = not workflow.modifier.is_main_snakefile()
+if AS_MODULE:
+    read_for_module()
 ENTRIES = get_entries()
 GIVEN = {source: merged(source, entries) for source, entries in ENTRIES.items()}
 for content in GIVEN.values():
@@ -106,8 +122,10 @@ def require_ready():
         raise WorkflowError(str(error)) from None
 
 
-# The folder of these rules; the Snakefile may lie elsewhere and include them.
+# The folder of these rules; the Snakefile may lie elsewhere and include them. Of a remote module: the installed one.
 WORKFLOW = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
+if not WORKFLOW.is_dir():
+    WORKFLOW = project.root() / "workflow"
 # Captions: no other rules than those of the report and the explorer run again after an edit of one.
 CAPTIONS = [
     path

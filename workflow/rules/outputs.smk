@@ -56,7 +56,10 @@ def left_out():
 def listed(path, caption, labels, **place):
     """A file in the report, with its caption under workflow/report/ if it has one."""
     path = path if isinstance(path, AnnotatedString) else str(path)
-    return report(path, caption=str(file) if (file := captions.path(caption)) else None, labels=labels, **place)
+    file = captions.path(caption)
+    if file and file.is_relative_to(captions.folder()):  # relative to this file, which may be in a remote module
+        file = Path("..", "report", file.relative_to(captions.folder()))
+    return report(path, caption=str(file) if file else None, labels=labels, **place)
 
 
 def readable(name):

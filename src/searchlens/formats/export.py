@@ -25,6 +25,7 @@ from searchlens import __version__
 from searchlens.api.study import Study
 from searchlens.catalogue import declaration, exporter, find
 from searchlens.errors import InputError
+from searchlens.formats import hub
 from searchlens.search.policy import from_spec
 from searchlens.store import frames
 from searchlens.store.files import move, temporary_folder
@@ -151,9 +152,13 @@ def export(study: Study, to: str, out: Path, policies: Iterable[str] = ()) -> li
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there and not an empty folder", "name a new one, so that no file is overwritten")
     with temporary_folder(out.absolute()) as folder:
-        written = [path.relative_to(folder) for pool in pools(study, set(policies)) for path in write(pool, folder)]
+        each = list(pools(study, set(policies)))
+        written = [path.relative_to(folder) for pool in each for path in write(pool, folder)]
         if not written:
             raise InputError(f"{study.results} has no samples to export", "sample it first: recorded cells have none")
+        if to == "hub":
+            (folder / "README.md").write_text(hub.card(study, each, folder), encoding="utf-8")
+            written.append(Path("README.md"))
         move(folder, out.absolute())
     return [out / path for path in written]
 
@@ -432,11 +437,25 @@ def write_jsonl(pool: Pool, out: Path) -> Iterator[Path]:
 @exporter("parquet", lost="token ids and log-probabilities of each token; which samples a search returned together")
 def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
     """Parquet."""
-    path, schema = pool.folder(out) / "samples.parquet", _SCHEMA.to_frame().to_arrow().schema
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for frame in _frames(pool):
-            writer.write_table(frame.to_arrow())
+    path = pool.folder(out) / "samples.parquet"
+    _write_parquet(path, _SCHEMA.to_frame(), _frames(pool))
     yield path
+
+
+@exporter("hub", lost="token ids and log-probabilities of each token; which samples a search returned together")
+def write_hub(pool: Pool, out: Path) -> Iterator[Path]:
+    """Parquet in the layout of a dataset of the Hugging Face hub, to which ``export`` adds the card."""
+    path = out / "data" / pool.checkpoint / pool.benchmark / f"{pool.policy}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = [pl.lit(pool.benchmark).alias("benchmark"), pl.all()]
+    _write_parquet(path, _SCHEMA.to_frame().select(columns), (frame.select(columns) for frame in _frames(pool)))
+    yield path
+
+
+def _write_parquet(path: Path, empty: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> None:
+    with pq.ParquetWriter(path, empty.to_arrow().schema, compression="zstd") as writer:
+        for frame in frames:
+            writer.write_table(frame.to_arrow())
 
 
 @exporter("csv", lost="token ids and log-probabilities of each token; which samples a search returned together")
