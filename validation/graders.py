@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import json
 import logging
 import random
@@ -133,7 +134,8 @@ def exam() -> list[dict[str, Any]]:
             inside = [place for place, case in enumerate(cases) if group in (case.group, f"{name}: all")]
             rows.append({"kind": group, "pairs": len(inside), **errors_in(cases, verdicts, inside)})
     # Each text with what it states: ``answer``, null for nothing.
-    texts = [json.loads(line) for line in (EXAM / "texts.jsonl").read_text().splitlines()]
+    with gzip.open(EXAM / "texts.jsonl.gz", "rt", encoding="utf-8") as lines:
+        texts = [json.loads(line) for line in lines]
     right = {rule: found(texts, rule) for rule in RULES}
     for kind in dict.fromkeys(["all", *(text["kind"] for text in texts)]):
         inside = [place for place, text in enumerate(texts) if kind in ("all", text["kind"])]
