@@ -15,6 +15,8 @@ pool, about nine tenths of its tokens come while the rows are full; with fewer t
 ``pool``           the same requests through engine and driver
 ``power``          chains of power sampling; ``of pool`` compares generated tokens per second
 ``power, alone``   one chain at a time, as published implementations do
+``score``          texts of these lengths, two for each row, that are given; only with ``--only``
+``prompts``        the same texts by vLLM's own log-probabilities of prompts, with the largest difference of log p
 
 The columns after ``tok/s`` are of the window in which the rows are full, but for the sixteenth that the driver may
 hold back: its tokens per second, its share of the run's seconds, milliseconds a step, and of these the processor time
@@ -44,7 +46,7 @@ from typing import Any
 
 import numpy as np
 
-from searchlens.engines.base import Engine, Request
+from searchlens.engines.base import Engine, Given, Request
 from searchlens.engines.replicas import Replicas, share
 from searchlens.engines.vllm import VllmEngine
 from searchlens.plan.cost import GPUS, Limit, Shape, limit
@@ -326,11 +328,40 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     driven("warm-up", started(pool, lengths(64), vocab), engine, group=1)
     for _ in range(args.runs):
         for name in args.only or (*works, "power, alone"):
-            if name == "power, alone":
+            if name == "score":
+                assert isinstance(engine, VllmEngine), "with one process"
+                yield from scored(engine, args.rows, vocab)
+            elif name == "power, alone":
                 yield driven(name, works["power"]()[:1], engine, live=1)
             elif name != "raw":
                 yield driven(name, works[name](), engine)
     engine.close()
+
+
+def scored(engine: VllmEngine, rows: int, vocab: int) -> Iterator[Line]:
+    """Scoring of given texts, by given tokens and by vLLM's prompts."""
+    from vllm import SamplingParams  # noqa: PLC0415
+
+    texts = lengths(2 * rows)
+    random = generator("perf", "given")
+    given = [Given(prompt(i, vocab), tuple(random.integers(3, vocab, n).tolist())) for i, n in enumerate(texts)]
+    engine.clear()
+    begun = time.perf_counter()
+    ours = engine.score(given)
+    yield Line("score", len(given), sum(texts), time.perf_counter() - begun)
+    engine.clear()
+    begun = time.perf_counter()
+    options = {"prompt_logprobs": 0, "flat_logprobs": True, "skip_reading_prefix_cache": True, "detokenize": False}
+    for i, text in enumerate(given):
+        params = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True, **options)
+        engine._engine.add_request(str(i), {"prompt_token_ids": [*text.prompt, *text.tokens]}, params)
+    theirs: dict[int, Any] = {}
+    while len(theirs) < len(given):
+        theirs |= {int(out.request_id): out.prompt_logprobs.logprobs for out in engine._engine.step() if out.finished}
+    line = Line("prompts", len(given), sum(texts), time.perf_counter() - begun)
+    off = max(np.abs(theirs[i][-n:] - ours[i].logprobs).max() for i, n in enumerate(texts))
+    print(f"largest difference of log p: {off:.3g}", flush=True)
+    yield line
 
 
 def show(line: Line, rates: dict[str, float], bound: Limit) -> None:
