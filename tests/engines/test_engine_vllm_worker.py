@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -441,6 +442,30 @@ def test_bits_that_depend_on_the_batch_are_refused(engine: TransformersEngine, s
     spoiled: Any = Spoiled(engine, spoil)
     with nullcontext() if same else pytest.raises(InputError, match=r"vLLM 9.9: batch_invariant, but a text drawn alo"):
         _vllm_start.require_same_bits(spoiled, "vLLM 9.9", 5)
+
+
+def test_a_gpu_without_the_kernels_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla T4")
+    with pytest.raises(InputError, match=r"batch_invariant: Tesla T4 has compute capability 7.5, needed is 8.0"):
+        _vllm_start._require_invariant_kernels("cuda")
+    with pytest.raises(InputError, match="batch_invariant: vLLM has its kernels for GPUs alone"):
+        _vllm_start._require_invariant_kernels("cpu")
+
+
+def test_a_model_runner_is_chosen_by_vllm_or_is_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for platform, chosen, allowed in (
+        ("cuda", "1", True),
+        ("cuda", "0", True),
+        ("cuda", "2", False),
+        ("cpu", "1", False),
+    ):
+        monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", chosen)
+        with nullcontext() if allowed else pytest.raises(InputError, match=f"is '{chosen}' in the environment"):
+            _vllm_start._require_runner(platform)
+    monkeypatch.delenv("VLLM_USE_V2_MODEL_RUNNER")
+    _vllm_start._require_runner("cuda")
+    assert "VLLM_USE_V2_MODEL_RUNNER" not in os.environ
 
 
 def test_a_version_that_refuses_these_requests_is_named(engine: TransformersEngine) -> None:
