@@ -183,10 +183,10 @@ class Twins:
     def go(self) -> None:
         (self.grid.root / "go").touch()
 
-    def wait_for(self, count: int) -> None:
-        """Until so many chunks are there."""
-        until = time.monotonic() + LONG
-        while len(chunks(self.grid)) < count:
+    def wait_for(self, count: int, kind: str = "chunk") -> None:
+        """Until so many chunks, or leases on them, are there, and nothing is being written."""
+        until, left = time.monotonic() + LONG, self.grid.layout.temporary
+        while len(list(self.grid.layout.results.rglob(f"chunks/*.{kind}"))) < count or (kind != "chunk" and left()):
             assert time.monotonic() < until, "nothing was sampled"
             assert all(job.poll() is None for job in self.jobs), [job.communicate() for job in self.jobs]
             time.sleep(0.005)
@@ -249,10 +249,11 @@ def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed
 
 
 @pytest.mark.long
-def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
+def test_a_job_that_hangs_with_a_lease_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     """As on a node that is cut off: it comes back when all is done, and changes nothing."""
     hung = twins.begin(SECOND_CHUNK)
     twins.wait_for(2)
+    twins.wait_for(3, "lease0")
     hung.send_signal(signal.SIGSTOP)
     assert twins.begin().wait(LONG) == 0
     made = twins.made()
