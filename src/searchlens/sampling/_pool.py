@@ -134,10 +134,10 @@ def fill(job: Job, manifest: Path, notice: Notice, leases: Leases, *, shared: bo
                 f"{pool.name}: shards were moved or lost while the job ran",
                 "run the same command to sample the missing ones",
             )
-        _sweep(job)
         for g in pool.generations:
             cell = pool.checkpoint, pool.benchmark
             take_over(grid.layout, grid.stored(*cell, g), grid.folder(*cell, g.id))
+        _sweep(job)
         for path in files.aside(grid.layout, grid.damaged_manifests(pool)):
             log.warning("moved aside %s, a manifest that does not list its pool", path)
         if not manifest.exists() or grid.current_manifest(pool) != manifest:
@@ -212,7 +212,11 @@ class _PoolSampler:
         if self.notice.signal:
             return  # before the engine starts
         try:
-            rounds = _rounds(self.job, [chunk for chunk in self._shard if self.leases.is_free(chunk.path)])
+            free = [chunk for chunk in self._shard if self.leases.is_free(chunk.path)]
+            next(
+                (chunk for chunk in free if self.leases.take(chunk.path)), None
+            )  # others see it while the engine starts
+            rounds = _rounds(self.job, free)
             self._progress = Progress(cell, total, "samples", work)  # after the engine's start, which it does not count
             self._sample(rounds, leased=True)
             left = [chunk for chunk in self._shard if chunk not in self._finished]
@@ -236,23 +240,13 @@ class _PoolSampler:
         for chunk in chunks:
             if self.notice.signal:
                 return
-            if not self._is_there(chunk) and (not leased or self._take(chunk)):
-                yield chunk
-
-    def _is_there(self, chunk: Chunk) -> bool:
-        """Whether another process has finished a chunk, which is counted then."""
-        if chunk.exists:
-            self._count(chunk.samples, chunk)
-            self._finish(chunk)
-        return chunk in self._finished
-
-    def _take(self, chunk: Chunk) -> bool:
-        """Take the lease on a chunk, unless another process has it, or has finished the chunk meanwhile."""
-        if not self.leases.take(chunk.path):
-            return False
-        if is_there := self._is_there(chunk):
-            self.leases.give_back(chunk.path, remove=True)
-        return not is_there
+            if not leased or chunk.exists or self.leases.take(chunk.path):
+                if not chunk.exists:
+                    yield chunk
+                else:  # another process has finished it
+                    self.leases.give_back(chunk.path, remove=True)
+                    self._count(chunk.samples, chunk)
+                    self._finish(chunk)
 
     def _count(self, samples: int, chunk: Chunk) -> None:
         tokens = self._tokens(samples, chunk)

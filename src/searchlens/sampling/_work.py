@@ -53,6 +53,7 @@ def work(grid: Grid, notice: Notice, *, threads: int = 1) -> None:
         loaded.close()
     if errors:
         raise errors[0]
+    log.info("nothing is left to sample")
 
 
 def _is_done(grid: Grid, pool: JobPool) -> bool:

@@ -41,12 +41,14 @@ class Leases:
             self._machine = b""
 
     def take(self, chunk: Path) -> bool:
-        """Take a chunk, by the path of its file; False if another process has it. It may have been finished before.
+        """Take a chunk, by the path of its file; False if another process has it. It may be finished already.
 
         Raises InputError as ``files.publish``.
         """
         taken = _taken(chunk)
         path = lease(chunk, len(taken))
+        if taken and taken[-1] in self._held:
+            return True
         if (taken and not self._has_ended(taken[-1])) or not files.publish(path, lambda _: None):
             return False
         try:
