@@ -68,15 +68,15 @@ class Leases:
 
     def _has_ended(self, path: Path) -> bool:
         try:
+            silent = abs(time.time() - path.stat().st_mtime)
+            if silent > SILENT_SECONDS:
+                return True
             with path.open("rb") as stream:
                 holder = stream.read()
-                silent = abs(time.time() - os.fstat(stream.fileno()).st_mtime)
-                if silent > (SILENT_SECONDS if holder else _TAKING_SECONDS):
+                if holder == self._machine != b"":
+                    flock(stream, LOCK_SH | LOCK_NB)
                     return True
-                if not holder or holder != self._machine:
-                    return False
-                flock(stream, LOCK_SH | LOCK_NB)
-                return True
+                return not holder and silent > _TAKING_SECONDS
         except OSError:  # a process has its lock, or has just removed it
             return False
 
