@@ -139,10 +139,10 @@ def test_a_bad_configuration_is_refused(folder: Path, name: str, capsys: Said) -
     refused(folder, ["check", "--config", "mine.yaml"], says, capsys)
 
 
-@pytest.mark.parametrize("command", ["plan", "status", "prune", "pin", "verify", "summary"])
+@pytest.mark.parametrize("command", ["plan", "status", "prune", "pin", "verify", "summary", "work", "pull x"])
 def test_every_command_refuses_a_bad_configuration(folder: Path, command: str, capsys: Said) -> None:
     (folder / "mine.yaml").write_text("samples: -3\n")
-    refused(folder, [command, "--config", "mine.yaml"], "mine.yaml: samples: must be an integer, >= 1", capsys)
+    refused(folder, [*command.split(), "--config", "mine.yaml"], "mine.yaml: samples: must be an integer, >= 1", capsys)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -169,19 +169,6 @@ def _run(args: argparse.Namespace) -> None:
     )
 
 
-def _work(args: argparse.Namespace) -> None:
-    from searchlens.cli.run import require_engines
-    from searchlens.sampling import stop_signals, work
-
-    grid = grid_of(args)
-    grid.check()
-    grid.require_ready()
-    require_engines(grid)
-    snapshots.save(grid.config)  # sidecars of shards have its fingerprint
-    with stop_signals(grid.config.grace_seconds) as notice:
-        work(grid, notice, threads=args.threads)
-
-
 def _status(args: argparse.Namespace) -> None:
     from searchlens.cli import status
 
@@ -373,10 +360,6 @@ def add_to(command: Commands) -> None:
     sub.text("--profile", "FOLDER", "profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
     sub.flag("--snakemake-log", "print what Snakemake prints, instead of one line of progress")
-    text = "sample what a study lacks, beside other workers, until nothing is left"
-    sub = command("work", _work, text, "mine --threads 4")
-    sub.add_argument("study", metavar="STUDY", nargs="?", default=argparse.SUPPRESS, help="folder of the study, as -C")
-    sub.shared("--threads")
     sub = command("status", _status, "show progress, running and failed jobs, and their logs", "-C mine --follow")
     either = sub.add_mutually_exclusive_group()
     either.add_argument("--json", action="store_true", help="print the answer as JSON")

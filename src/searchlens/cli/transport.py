@@ -46,7 +46,9 @@ class Place:
 
     @classmethod
     def of(cls, text: str, results: Path) -> Place:
-        """A place as ``HOST:DIR`` or ``DIR``."""
+        """A place as ``HOST:DIR`` or ``DIR``; InputError if no folder can have that name."""
+        if "\0" in text:
+            raise InputError(f"{text!r} names no folder")
         match = re.fullmatch(r"(\[[^\]]+\]|[^/:]+):(.*)", text)
         host, folder = match.groups() if match else ("", text)
         return cls(host, (folder.removeprefix("~/") or ".") if host else str(Path(folder).absolute()), results)
@@ -65,9 +67,8 @@ class Place:
         shell = ["ssh", "--", self.host.strip("[]")] if self.host else ["sh", "-c"]
         return _run([*shell, script])
 
-    def check(self, *, makes: bool) -> None:
-        """InputError unless a study is there that samples can be brought to, if that ``makes`` results, or fetched."""
-        ready = "mkdir -p" if makes else "cd"
+    def check(self, ready: str = "true") -> None:
+        """InputError unless a study is there, and ``ready``, a command, succeeds with its results folder."""
         told = {"folder": shlex.quote(self.folder), "results": shlex.quote(str(self.results)), "ready": ready}
         done = self.run(_PROBE.format(**told))
         if done.returncode == _NO_STUDY:
@@ -75,8 +76,7 @@ class Place:
         if done.returncode == _NO_RSYNC:
             raise _missing("rsync", self.host)
         if done.returncode == _NO_RESULTS:
-            why = _last(done.stderr) or "nothing was sampled there"
-            raise InputError(f"{self}: there is no results folder {self.results}: {why}")
+            raise InputError(f"{self}: cannot use its results folder {self.results}: {_last(done.stderr)}")
         if done.returncode:
             raise InputError(f"cannot reach {self.host}: {_last(done.stderr)}", f"`ssh {self.host}` must work")
 
@@ -100,10 +100,11 @@ def push(grid: Grid, to: str, program: str) -> str:
     ``program``: searchlens on the other machine. Raises InputError if that cannot be reached, has no study there or no
     rsync, or a file is damaged, and JobError if rsync fails.
     """
-    grid.layout.require_results()
     place = Place.of(to, grid.layout.results)
     _require_elsewhere(grid, place)
-    place.check(makes=True)
+    place.check()
+    grid.layout.require_results()
+    place.check("mkdir -p")
     return f"{_carried(f'{grid.layout.results}/', place.path)} sent to {place}; there: {place.verify(program)}"
 
 
@@ -111,7 +112,7 @@ def pull(grid: Grid, source: str) -> str:
     """Fetch what this study lacks from its folder elsewhere, and verify all of it here; as ``push``."""
     place = Place.of(source, grid.layout.results)
     _require_elsewhere(grid, place)
-    place.check(makes=False)
+    place.check("cd")
     grid.layout.results.mkdir(parents=True, exist_ok=True)
     fetched = _carried(place.path, f"{grid.layout.results}/")
     return f"{fetched} fetched from {place}; here: {_verified(grid.layout.results)}"

@@ -45,9 +45,10 @@ def work(grid: Grid, notice: Notice, *, threads: int = 1) -> None:
             loaded = job
             fill(job, grid.current_manifest(pool), notice, leases, shared=True)
         except (InputError, JobError) as error:
-            log.error("%s/%s %s: %s", *pool.key, error)
             errors.append(error)
             left.remove(pool)
+            if left:
+                log.error("%s/%s %s: %s", *pool.key, error)
             job.close()
     if loaded:
         loaded.close()
