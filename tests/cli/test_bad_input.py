@@ -89,6 +89,11 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
         "checkpoint 'x' is unknown. Known: ",
     ),
     "cell": (["rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "x"], None, "benchmark 'x' is unknown. Known: "),
+    "work": (
+        ["work", "--config", "mine"],
+        b"checkpoints: {micro-1m-base: {path: null, sha256: null, hub: a/b}}",
+        "checkpoints.micro-1m-base.hub: model a/b@main is not pinned in config/lock.json",
+    ),
     "gap": (
         ["sample-size", "--gap", "nan", "--models", "3", "--questions", "4"],
         None,

@@ -11,10 +11,10 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from searchlens.cli.verify import rendered, verify
 from searchlens.errors import InputError, JobError, counted
 from searchlens.plan import Grid
 
@@ -27,8 +27,6 @@ _SHARDS = [*_RULES, "--include=*/", "--include=*.parquet", "--exclude=*"]
 _PASSES = (_SHARDS, _RULES, _SHARDS)
 _COPY = ("rsync", "-rtLKms", "--ignore-existing", "--partial-dir=.arriving.tmp", "--out-format=%n")
 _VANISHED = 24
-_SET_ASIDE = "`searchlens verify --repair` in that folder sets them aside; then the same command brings them again"
-
 _NO_STUDY, _NO_RSYNC, _NO_RESULTS = 91, 92, 93
 _PROBE = f"""cd -- {{folder}} 2>/dev/null && ls config/*.yaml >/dev/null 2>&1 || exit {_NO_STUDY}
 command -v rsync >/dev/null || exit {_NO_RSYNC}
@@ -81,16 +79,15 @@ class Place:
             raise InputError(f"cannot reach {self.host}: {_last(done.stderr)}", f"`ssh {self.host}` must work")
 
     def verify(self, program: str) -> str:
-        """Check every file there; the counts, in words. Raises InputError if one is damaged."""
-        if not self.host:
-            return _verified(Path(self.folder) / self.results)
-        folder, results = shlex.quote(self.folder), shlex.quote(str(self.results))
-        done = self.run(f"cd -- {folder} && {program} verify {results}")
+        """Check every file there by searchlens there; the counts, in words. Raises InputError if one is damaged."""
+        program = program if self.host else f"{shlex.quote(sys.executable)} -m searchlens"
+        done = self.run(f"cd -- {shlex.quote(self.folder)} && {program} -C . verify {shlex.quote(str(self.results))}")
         if done.returncode in (126, 127):
             more = f"name it by --there, or run `searchlens verify {self.results}` there"
             raise InputError(f"everything arrived, but {self.host} has no {program} to verify it", more)
         if done.returncode:
-            raise InputError(f"{self}: {(done.stdout or done.stderr).strip()}", _SET_ASIDE)
+            more = "`searchlens verify --repair` in that folder sets them aside; then give the same command again"
+            raise InputError(f"{self}: {(done.stdout or done.stderr).strip()}", more)
         return _last(done.stdout)
 
 
@@ -100,9 +97,7 @@ def push(grid: Grid, to: str, program: str) -> str:
     ``program``: searchlens on the other machine. Raises InputError if that cannot be reached, has no study there or no
     rsync, or a file is damaged, and JobError if rsync fails.
     """
-    place = Place.of(to, grid.layout.results)
-    _require_elsewhere(grid, place)
-    place.check()
+    place = _elsewhere(grid, to)
     grid.layout.require_results()
     place.check("mkdir -p")
     return f"{_carried(f'{grid.layout.results}/', place.path)} sent to {place}; there: {place.verify(program)}"
@@ -110,19 +105,22 @@ def push(grid: Grid, to: str, program: str) -> str:
 
 def pull(grid: Grid, source: str) -> str:
     """Fetch what this study lacks from its folder elsewhere, and verify all of it here; as ``push``."""
-    place = Place.of(source, grid.layout.results)
-    _require_elsewhere(grid, place)
+    place = _elsewhere(grid, source)
     place.check("cd")
     grid.layout.results.mkdir(parents=True, exist_ok=True)
     fetched = _carried(place.path, f"{grid.layout.results}/")
-    return f"{fetched} fetched from {place}; here: {_verified(grid.layout.results)}"
+    return f"{fetched} fetched from {place}; here: {Place('', '.', grid.layout.results).verify('')}"
 
 
-def _require_elsewhere(grid: Grid, place: Place) -> None:
+def _elsewhere(grid: Grid, text: str) -> Place:
+    """The folder of the same study that a text names."""
+    place = Place.of(text, grid.layout.results)
     if not shutil.which("rsync"):
         raise _missing("rsync", "")
     if not place.host and Path(place.path).resolve() == grid.layout.results.resolve():
         raise InputError(f"{place} is this study itself", "name its folder on another machine: HOST:DIR")
+    place.check()
+    return place
 
 
 def _missing(program: str, host: str) -> InputError:
@@ -146,13 +144,6 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError:
         raise _missing(command[0], "") from None
-
-
-def _verified(results: Path) -> str:
-    report = verify(results)
-    if report.damaged:
-        raise InputError(rendered(report), _SET_ASIDE)
-    return report.counts
 
 
 def _last(text: str) -> str:
