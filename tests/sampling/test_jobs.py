@@ -290,6 +290,20 @@ def test_a_worker_loads_each_checkpoint_once_and_leaves_nothing_to_sample(
     work(grid, Notice())  # without an engine
 
 
+def test_a_worker_that_is_stopped_begins_no_other_pool(study: Raw, make_grid: Make, start: Start) -> None:
+    grid, notice = make_grid(of_two_checkpoints(study)), Notice()
+    engines = [telling(Scripted(), notice, 3) for _ in range(2)]
+    start(*engines)
+    with pytest.raises(JobStoppedError, match="stopped by SIGTERM"):
+        work(grid, notice)
+    assert is_whole(grid).count(True) <= 1 and not sidecars(grid)[2:]
+    engines[0].each_step = engines[1].each_step = lambda: None
+    notice.signal = ""
+    start(*engines, Scripted())
+    work(grid, notice)
+    assert all(is_whole(grid))
+
+
 def test_a_pool_that_fails_ends_no_other_and_the_worker_says_why(study: Raw, make_grid: Make, start: Start) -> None:
     grid = make_grid(of_two_checkpoints(study))
     start(Scripted(dies=ValueError("broken"), at=3), Scripted(), Scripted())

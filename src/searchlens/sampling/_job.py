@@ -158,9 +158,8 @@ class Job:
 
         Raises InputError as ``engine``, if this job's prompts do not fit.
         """
-        if "engine" not in other.__dict__:
-            return
-        if (self.pool.checkpoint, self.prompter.masked) != (other.pool.checkpoint, other.prompter.masked):
+        is_loaded = self.pool.checkpoint == other.pool.checkpoint and "engine" in other.__dict__
+        if not is_loaded or self.prompter.masked != other.prompter.masked:
             other.close()
             return
         self.max_rows, self.engine = other.max_rows, other.engine

@@ -213,9 +213,7 @@ class _PoolSampler:
             return  # before the engine starts
         try:
             free = [chunk for chunk in self._shard if self.leases.is_free(chunk.path)]
-            next(
-                (chunk for chunk in free if self.leases.take(chunk.path)), None
-            )  # others see it while the engine starts
+            any(self.leases.take(chunk.path) for chunk in free)  # one, which others see while the engine starts
             rounds = _rounds(self.job, free)
             self._progress = Progress(cell, total, "samples", work)  # after the engine's start, which it does not count
             self._sample(rounds, leased=True)

@@ -15,7 +15,7 @@ from operator import itemgetter
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.plan import Grid, JobPool
 from searchlens.sampling._job import Job
-from searchlens.sampling._pool import Notice, fill
+from searchlens.sampling._pool import GraceExpired, Notice, fill
 from searchlens.store.leases import Leases
 
 log = logging.getLogger(__name__)
@@ -29,13 +29,26 @@ def work(grid: Grid, notice: Notice, *, threads: int = 1) -> None:
 
     What fails ends with its pool alone. Raises as ``generate``: the first error, once nothing else is left.
     """
+    try:
+        _work(grid, notice, threads)
+    except GraceExpired:
+        raise JobStoppedError(
+            f"stopped by {notice.signal}; finished chunks are kept: run the same command to resume"
+        ) from None
+    finally:
+        notice.end_grace()
+    log.info("nothing is left to sample")
+
+
+def _work(grid: Grid, notice: Notice, threads: int) -> None:
     left = [pool for cell in grid.study.cells for pool in grid.jobs.pools(*cell)]
     leases, errors = Leases(), list[InputError | JobError]()
     loaded: Job | None = None
-    while left := [pool for pool in left if not _is_done(grid, pool)]:
+    while left := [pool for pool in left if any(grid.missing(pool)) or not grid.current_manifest(pool).exists()]:
+        pool = _next(grid, left, leases, loaded)
         if notice.signal:
-            raise JobStoppedError(f"stopped by {notice.signal}: finished chunks are kept")
-        if (pool := _next(grid, left, leases, loaded)) is None:
+            raise GraceExpired
+        if pool is None:
             time.sleep(WAIT)
             continue
         job = Job(grid, pool, threads)
@@ -54,11 +67,6 @@ def work(grid: Grid, notice: Notice, *, threads: int = 1) -> None:
         loaded.close()
     if errors:
         raise errors[0]
-    log.info("nothing is left to sample")
-
-
-def _is_done(grid: Grid, pool: JobPool) -> bool:
-    return not any(grid.missing(pool)) and grid.current_manifest(pool).exists()
 
 
 def _next(grid: Grid, left: list[JobPool], leases: Leases, loaded: Job | None) -> JobPool | None:

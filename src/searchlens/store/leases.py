@@ -83,9 +83,10 @@ class Leases:
     def give_back(self, chunk: Path, *, remove: bool = False) -> None:
         """End the lease on a chunk, if this process has it; ``remove`` it if the chunk is there."""
         for path in [path for path in self._held if path.stem == chunk.stem and path.parent == chunk.parent]:
+            handle = self._held.pop(path)
             with suppress(OSError):  # it was removed with everything of its shard
                 os.utime(path, (0, 0))  # other machines may not see its lock
-            os.close(self._held.pop(path))
+            os.close(handle)
             if remove:
                 files.remove([path])
                 with suppress(OSError):  # not empty, or removed
