@@ -348,6 +348,9 @@ NAMED: dict[str, tuple[str, ...]] = {
     "folder of show": ("show",),
     "folder of verify": ("verify",),
     "folder of explore": ("explore",),
+    "folder of work": ("work",),
+    "folder of push": ("push",),
+    "folder of pull": ("pull",),
     "folder of diff": ("diff", "results"),
     "folder of fingerprint": ("fingerprint",),
     "folder of boptr": ("boptr", "--output", "out"),
@@ -360,6 +363,7 @@ NAMED: dict[str, tuple[str, ...]] = {
 
 
 _LEFT_EMPTY = {"folder of show", "folder of verify", "folder of explore", "policy of rerun", "to take back", "study"}
+_LEFT_EMPTY |= {"folder of work"}
 """Here an empty text means that nothing was given."""
 
 _MAY_BE_NAMED = {"pair of import": {"nul"}}
@@ -393,6 +397,7 @@ OPTIONS: list[tuple[tuple[str, ...], str, list[str]]] = [
     (("view", "results"), "--port", ["-1", "65536", "many", "", "80.5"]),
     (("equivalence", "--output", "out"), "--threads", _NOT_WHOLE),
     (("generate", "--checkpoint", "toy-base", "--benchmark", "sums"), "--threads", _NOT_WHOLE),
+    (("work",), "--threads", _NOT_WHOLE),
     (("trace", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "greedy"), "--questions", _NOT_WHOLE),
     (("trace", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "greedy"), "--runs", _NOT_WHOLE),
     (("compare", "log.jsonl", "--against", "log.jsonl"), "--seed", ["-1", "1.5", "many", ""]),
@@ -424,6 +429,9 @@ COMMANDS = (
         "verify",
         "prune",
         "pin",
+        "work",
+        "push",
+        "pull",
         "fetch",
         "fingerprint",
         "convert",

@@ -61,7 +61,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def theirs(made: Path, folder: Path, folders: int, files: int, group: int) -> Path:
     """A copy of the study whose results belong to another user."""
     shutil.copytree(made, folder, symlinks=True)
-    (folder / "results/locks/toy-base").mkdir(parents=True, exist_ok=True)
     for path in [folder / "results", *(folder / "results").rglob("*")]:
         os.chown(path, OTHER, group)
         path.chmod(folders if path.is_dir() else files)

@@ -94,6 +94,19 @@ def test_the_first_run_makes_everything_and_the_second_nothing(folder: Folder) -
     assert folder.planned() == {}
 
 
+def test_what_workers_sampled_is_what_the_workflow_samples_and_it_goes_on_from_there(
+    folder: Folder, tmp_path: Path
+) -> None:
+    made = Folder(tmp_path, folder.config)
+    made.save()
+    workers = [subprocess.Popen([str(BIN / "searchlens"), "work", str(tmp_path)]) for _ in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    content = {path: content for path, (content, _) in folder.shards().items()}
+    assert {path: content for path, (content, _) in made.shards().items()} == content
+    planned = made.planned()
+    assert "generate" not in planned and planned["score"] == 2
+
+
 def test_a_landscape_that_comes_out_as_it_was_runs_nothing_again(folder: Folder) -> None:
     """Its files are new, and its signature has another time."""
     signatures = list((folder.path / "results/landscape").glob("*/*/provenance.json"))

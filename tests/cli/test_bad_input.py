@@ -89,6 +89,11 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
         "checkpoint 'x' is unknown. Known: ",
     ),
     "cell": (["rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "x"], None, "benchmark 'x' is unknown. Known: "),
+    "work": (
+        ["work", "--config", "mine"],
+        b"checkpoints: {micro-1m-base: {path: null, sha256: null, hub: a/b}}",
+        "checkpoints.micro-1m-base.hub: model a/b@main is not pinned in config/lock.json",
+    ),
     "gap": (
         ["sample-size", "--gap", "nan", "--models", "3", "--questions", "4"],
         None,
@@ -139,10 +144,10 @@ def test_a_bad_configuration_is_refused(folder: Path, name: str, capsys: Said) -
     refused(folder, ["check", "--config", "mine.yaml"], says, capsys)
 
 
-@pytest.mark.parametrize("command", ["plan", "status", "prune", "pin", "verify", "summary"])
+@pytest.mark.parametrize("command", ["plan", "status", "prune", "pin", "verify", "summary", "work", "pull x"])
 def test_every_command_refuses_a_bad_configuration(folder: Path, command: str, capsys: Said) -> None:
     (folder / "mine.yaml").write_text("samples: -3\n")
-    refused(folder, [command, "--config", "mine.yaml"], "mine.yaml: samples: must be an integer, >= 1", capsys)
+    refused(folder, [*command.split(), "--config", "mine.yaml"], "mine.yaml: samples: must be an integer, >= 1", capsys)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

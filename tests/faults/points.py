@@ -287,18 +287,22 @@ def in_fork(work: Callable[[], Any], *, may_fail: bool = False) -> int:
     """Run a function in a forked process; its exit status."""
     pid = os.fork()
     if pid == 0:
-        status = 99
-        try:
-            status = int(work() or 0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
+        os._exit(guarded(work))
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status and not may_fail:
         raise RuntimeError(f"a process ended with {status}")
     return status
+
+
+def guarded(work: Callable[[], Any]) -> int:
+    """The exit status of a function in a process that was just forked; whatever it raises is printed."""
+    try:
+        return int(work() or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 99
+    finally:
+        sys.stderr.flush()
 
 
 def attempt_all(harness: Harness, points: Sequence[Point], processes: int) -> Report:

@@ -1,7 +1,7 @@
 """All faults that can be injected into the store: at every call, in every state of the disk, in any order of commands.
 
-python tests/faults/run.py [--points N] [--states N] [--meetings N] [--steps N] [--reads N] [--seed S] [--part I/N]
-                           [--processes P]
+python tests/faults/run.py [--points N] [--states N] [--meetings N] [--workers N] [--steps N] [--reads N]
+                           [--seed S] [--part I/N] [--processes P]
 
 docs/testing.md has the figures.
 """
@@ -21,6 +21,7 @@ import company
 import points
 import reads
 import states
+import workers
 from parts import Part, part_of, processor_time, slice_of
 
 
@@ -57,6 +58,17 @@ def meetings(count: int, seed: int, part: Part, processes: int) -> tuple[str, in
         return "\n".join([f"{said}, {wrong} violations", *report.violations[:20]]), wrong
 
 
+def rounds(count: int, seed: int, part: Part, processes: int) -> tuple[str, int]:
+    """Workers of which some are killed; the figures in words, and the number of violations."""
+    with points.new_root() as root:
+        seeds = slice_of([seed * 1_000_000 + i for i in range(count)], part)
+        report = workers.attempt_all(workers.Rounds(root), seeds, processes)
+        said = f"{report.rounds} rounds of {workers.WORKERS} workers, {workers.KILLED} of them killed"
+        said += f", {report.begun_again} of these in a chunk: {report.lost} chunks lost, {report.doubled} doubled"
+        wrong = len(report.violations)
+        return "\n".join([f"{said}, {wrong} violations", *report.violations[:20]]), wrong
+
+
 def orders(steps: int, seed: int, part: Part) -> tuple[str, int]:
     """Sequences of commands and damage; the figures in words. A violation is raised with the shortest sequence.
 
@@ -74,6 +86,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--points", type=int, help="faults at calls (default: all)")
     parser.add_argument("--states", type=int, help="states of the disk (default: all)")
     parser.add_argument("--meetings", type=int, default=500, help="meetings of three jobs (default: 500)")
+    parser.add_argument("--workers", type=int, default=100, help="rounds of four workers (default: 100)")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of the state machine (default: 10,000)")
     parser.add_argument("--reads", type=int, default=800, help="failing reads (default: 800)")
     parser.add_argument("--seed", type=int, default=1)
@@ -89,6 +102,7 @@ def main() -> int:
         (asked.points, lambda: faults(asked.points, asked.seed, asked.part, asked.processes)),
         (asked.states, lambda: failures(asked.states, asked.seed, asked.part, asked.processes)),
         (asked.meetings, lambda: meetings(asked.meetings, asked.seed, asked.part, asked.processes)),
+        (asked.workers, lambda: rounds(asked.workers, asked.seed, asked.part, asked.processes)),
         (asked.steps, lambda: orders(asked.steps, asked.seed, asked.part)),
     ]
     for count, part in parts:

@@ -14,7 +14,7 @@ RUN = [sys.executable, str(Path(__file__).with_name("run.py"))]
 
 def run(**counts: int) -> str:
     """The figures of some kinds of faults, from a process of its own: it forks before a library starts threads."""
-    every = dict.fromkeys(("points", "states", "meetings", "steps", "reads"), 0) | {"seed": 24} | counts
+    every = dict.fromkeys(("points", "states", "meetings", "workers", "steps", "reads"), 0) | {"seed": 24} | counts
     options = [word for name, count in every.items() for word in (f"--{name}", str(count))]
     done = subprocess.run([*RUN, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-4_000:]
@@ -23,6 +23,10 @@ def run(**counts: int) -> str:
 
 def test_a_fault_at_any_call_loses_no_more_than_the_chunk_under_way() -> None:
     assert "0 violations" in run(points=40)
+
+
+def test_workers_that_are_killed_lose_no_chunk_and_none_is_drawn_twice() -> None:
+    assert "0 chunks lost, 0 doubled, 0 violations" in run(workers=4)
 
 
 @pytest.mark.skipif(not (shutil.which("cc") or os.environ.get("SEARCHLENS_CI")), reason="there is no C compiler, cc")

@@ -22,10 +22,11 @@ from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.config.sampled import CheckpointSpec, VllmSpec
 from searchlens.engines import kind
-from searchlens.errors import JobStoppedError
+from searchlens.errors import JobError, JobStoppedError
 from searchlens.plan import Grid
-from searchlens.sampling import GraceExpired, Notice, _job, generate, stop_signals
+from searchlens.sampling import GraceExpired, Job, Notice, _job, _work, generate, stop_signals, work
 from searchlens.store import files, ranges, shards
+from searchlens.store.leases import Leases
 from searchlens.store.ranges import shards_of, uncovered
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
 
@@ -183,10 +184,10 @@ class Twins:
     def go(self) -> None:
         (self.grid.root / "go").touch()
 
-    def wait_for(self, count: int) -> None:
-        """Until so many chunks are there."""
-        until = time.monotonic() + LONG
-        while len(chunks(self.grid)) < count:
+    def wait_for(self, count: int, kind: str = "chunk") -> None:
+        """Until so many chunks, or leases on them, are there, and nothing is being written."""
+        until, left = time.monotonic() + LONG, self.grid.layout.temporary
+        while len(list(self.grid.layout.results.rglob(f"chunks/*.{kind}"))) < count or (kind != "chunk" and left()):
             assert time.monotonic() < until, "nothing was sampled"
             assert all(job.poll() is None for job in self.jobs), [job.communicate() for job in self.jobs]
             time.sleep(0.005)
@@ -249,10 +250,11 @@ def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed
 
 
 @pytest.mark.long
-def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
+def test_a_job_that_hangs_with_a_lease_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     """As on a node that is cut off: it comes back when all is done, and changes nothing."""
     hung = twins.begin(SECOND_CHUNK)
     twins.wait_for(2)
+    twins.wait_for(3, "lease0")
     hung.send_signal(signal.SIGSTOP)
     assert twins.begin().wait(LONG) == 0
     made = twins.made()
@@ -261,6 +263,75 @@ def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbe
     twins.end()
     assert twins.made() == made, "nothing is written again, so nothing downstream runs again"
     assert content(twins.grid) == undisturbed
+
+
+# ---- workers
+
+
+def of_two_checkpoints(study: Raw, **changes: Any) -> Raw:
+    """In pools of one policy each."""
+    study["checkpoints"]["toy-rl"] = study["checkpoints"]["toy-base"] | {"seed": 1}
+    return study | {"pool_size": 1} | changes
+
+
+def is_whole(grid: Grid) -> list[bool]:
+    pools = [pool for cell in grid.study.cells for pool in grid.jobs.pools(*cell)]
+    return [grid.current_manifest(pool).exists() for pool in pools]
+
+
+def test_a_worker_loads_each_checkpoint_once_and_leaves_nothing_to_sample(
+    study: Raw, make_grid: Make, start: Start
+) -> None:
+    grid, engines = make_grid(of_two_checkpoints(study)), (Scripted(repeatable=True), Scripted())
+    assert len(start(*engines)) == 0
+    work(grid, Notice())
+    assert all(is_whole(grid)) and len(is_whole(grid)) == 8
+    assert all(engine.closed for engine in engines) and sum(len(engine.asked) for engine in engines) == 2 * RUNS
+    work(grid, Notice())  # without an engine
+
+
+def test_a_worker_that_is_stopped_begins_no_other_pool(study: Raw, make_grid: Make, start: Start) -> None:
+    grid, notice = make_grid(of_two_checkpoints(study)), Notice()
+    engines = [telling(Scripted(), notice, 3) for _ in range(2)]
+    start(*engines)
+    with pytest.raises(JobStoppedError, match="stopped by SIGTERM"):
+        work(grid, notice)
+    assert is_whole(grid).count(True) <= 1 and not sidecars(grid)[2:]
+    engines[0].each_step = engines[1].each_step = lambda: None
+    notice.signal = ""
+    start(*engines, Scripted())
+    work(grid, notice)
+    assert all(is_whole(grid))
+
+
+def test_a_pool_that_fails_ends_no_other_and_the_worker_says_why(study: Raw, make_grid: Make, start: Start) -> None:
+    grid = make_grid(of_two_checkpoints(study))
+    start(Scripted(dies=ValueError("broken"), at=3), Scripted(), Scripted())
+    with pytest.raises(JobError, match="the engine died: ValueError: broken"):
+        work(grid, Notice())
+    assert is_whole(grid).count(False) == 1
+
+
+def test_a_worker_waits_for_what_others_sample_and_takes_over_from_one_that_died(
+    study: Raw, make_grid: Make, start: Start, monkeypatch: Patch
+) -> None:
+    """On another machine, whose locks are not seen: after five minutes without news."""
+    grid, lost, waits = make_grid(of_two_checkpoints(study, pool_size=4)), Leases(), list[float]()
+    monkeypatch.setattr(lost, "_machine", b"another")
+    (pool,) = grid.jobs.pools(*CELL)
+    (chunk, *_) = Job(grid, pool, 1).missing_shards()[0].chunks
+    assert lost.take(chunk.path)
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert len(chunks(grid)) == 5 and is_whole(grid) == [False, True], "all others are finished"
+        if len(waits) == 2:
+            os.utime(next(iter(lost._held)), (1, time.time() - 301))
+
+    monkeypatch.setattr(_work.time, "sleep", sleep)
+    start(Scripted(), Scripted(), Scripted())
+    work(grid, Notice())
+    assert len(waits) == 2 and all(is_whole(grid)) and not chunks(grid)
 
 
 # ---- what other jobs take away

@@ -64,7 +64,7 @@ def test_other_files_are_where_their_pages_say() -> None:
     assert f"`{record.relative_to('results')}`" in (ROOT / "docs/import.md").read_text("utf-8")
     table = (ROOT / "results/README.md").read_text("utf-8")
     others = [
-        *(record, LAYOUT.imported_questions("b"), LAYOUT.lock("c", "b", "pool-0"), LAYOUT.timing("score", "c", "b")),
+        *(record, LAYOUT.imported_questions("b"), LAYOUT.timing("score", "c", "b")),
         *(LAYOUT.aside("now", LAYOUT.scores("c", "b")), LAYOUT.study_figure("power", "svg"), LAYOUT.headline),
     ]
     for path in others:
@@ -81,7 +81,6 @@ def test_no_two_things_have_one_path() -> None:
     of = (at.generation, at.traces, at.recorded)
     paths = [each(*parts) for each in of for parts in itertools.permutations("abc")]
     paths += [at.import_record(*parts) for parts in itertools.permutations("abcd")]
-    paths += [at.lock(*parts) for parts in itertools.permutations("abc")]
     cells = (at.scores, at.agreement, at.compared, at.landscape, at.recovery, at.likelihood)
     paths += [each(*parts) for each in cells for parts in itertools.permutations("ab")]
     assert len(set(paths)) == len(paths)

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from searchlens.errors import InputError
 from searchlens.plan import Grid
 from searchlens.reporting.figures import style
 from searchlens.reporting.tables.table import Table, part, write
-from searchlens.store import files, frames, layout, shards
+from searchlens.store import files, frames, layout, leases, shards
 from searchlens.store.layout import Layout
+from searchlens.store.leases import SILENT_SECONDS, Leases
 from searchlens.store.ranges import shards_of, uncovered
 
 Patch = pytest.MonkeyPatch
@@ -198,6 +200,36 @@ def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatc
     monkeypatch.setattr(files, "flock", failing(errno.ENOSYS))
     with files.alone(tmp_path / "lock") as alone:
         assert alone
+
+
+def test_one_process_alone_has_a_chunk_until_it_gives_it_back_or_is_silent(tmp_path: Path, monkeypatch: Patch) -> None:
+    chunk = layout.chunk(tmp_path, (0, 4), (0, 1))
+    first, second, third = Leases(), Leases(), Leases()
+    first._machine = b"another"
+    assert first.take(chunk) and first.take(chunk), "it has it already"
+    assert not second.is_free(chunk) and not second.take(chunk)
+    os.utime(layout.lease(chunk, 0), (1, time.time() - SILENT_SECONDS - 1))
+    first.beat()
+    assert not second.take(chunk)
+    first.give_back(chunk)
+    assert second.is_free(chunk) and second.take(chunk) and not third.take(chunk)
+    os.close(second._held.pop(layout.lease(chunk, 1)))  # as if it died here: nothing else says so
+    monkeypatch.setattr(leases, "flock", failing(errno.ENOSYS))
+    assert not third.take(chunk), "without locks it may live"
+    os.utime(layout.lease(chunk, 1), (1, time.time() - SILENT_SECONDS - 1))
+    assert third.take(chunk)
+    third.give_back(chunk, remove=True)
+    monkeypatch.undo()
+    assert first.take(chunk), "a lease on a chunk that is there may be gone"
+    assert [path.suffix for path in sorted(chunk.parent.iterdir())] == [".lease0", ".lease1", ".lease2"]
+
+
+def test_a_process_that_died_while_it_took_a_lease_is_not_waited_for_long(tmp_path: Path) -> None:
+    chunk = layout.chunk(tmp_path, (0, 4), (0, 1))
+    files.publish(layout.lease(chunk, 0), lambda _: None)
+    assert not Leases().is_free(chunk)
+    os.utime(layout.lease(chunk, 0), (1, time.time() - 11))
+    assert Leases().take(chunk)
 
 
 @pytest.mark.parametrize("lacking", [os.W_OK, os.X_OK])

@@ -48,9 +48,14 @@ def require_installed(grid: Grid, *, here: bool) -> None:
     """Raise InputError, which names the extra, if Snakemake or, for jobs that run here, a library is missing."""
     addons.require("snakemake")
     if here:
-        sampled = [cell for cell in grid.study.cells if any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))]
-        engines = {grid.study.engine(checkpoint).library for checkpoint, _ in sampled}
-        addons.require(*sorted(engines))
+        require_engines(grid)
+
+
+def require_engines(grid: Grid) -> None:
+    """Raise InputError, which names the extra, if a library of an engine with something to sample is missing."""
+    sampled = [cell for cell in grid.study.cells if any(any(grid.missing(pool)) for pool in grid.jobs.pools(*cell))]
+    engines = {grid.study.engine(checkpoint).library for checkpoint, _ in sampled}
+    addons.require(*sorted(engines))
 
 
 class Previews:

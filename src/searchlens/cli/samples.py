@@ -258,6 +258,31 @@ def _trace(args: argparse.Namespace) -> None:
         say(path)
 
 
+def _work(args: argparse.Namespace) -> None:
+    from searchlens.cli.run import require_engines
+    from searchlens.sampling import stop_signals, work
+
+    grid = grid_of(args)
+    grid.check()
+    grid.require_ready()
+    require_engines(grid)
+    snapshots.save(grid.config)  # sidecars of shards have its fingerprint
+    with stop_signals(grid.config.grace_seconds) as notice:
+        work(grid, notice, threads=args.threads)
+
+
+def _push(args: argparse.Namespace) -> None:
+    from searchlens.cli.transport import push
+
+    say(push(grid_of(args), args.place, args.there))
+
+
+def _pull(args: argparse.Namespace) -> None:
+    from searchlens.cli.transport import pull
+
+    say(pull(grid_of(args), args.place))
+
+
 def _verify(args: argparse.Namespace) -> None:
     from searchlens.cli.verify import rendered, verify
 
@@ -305,6 +330,15 @@ def add_to(command: Commands) -> None:
     sub.text("--questions", "N", "the first N questions (default: study.trace, or 3)", type=whole(1), default=None)
     sub.text("--runs", "N", "how many runs of each", type=whole(1), default=1)
     sub.shared("--threads")
+    sub = command("work", _work, "sample what is missing, with other workers, until all is there", "mine --threads 4")
+    sub.add_argument("study", metavar="STUDY", nargs="?", default=argparse.SUPPRESS, help="folder of the study, as -C")
+    sub.shared("--threads")
+    text = "folder of the study there, which has its configuration"
+    sub = command("push", _push, "send samples to this study's folder elsewhere", "-C mine me@cluster:studies/mine")
+    sub.add_argument("place", metavar="[HOST:]DIR", help=text)
+    sub.text("--there", "PROGRAM", "searchlens on that machine, which verifies them", default="searchlens")
+    sub = command("pull", _pull, "fetch samples from this study's folder elsewhere", "-C mine me@cluster:studies/mine")
+    sub.add_argument("place", metavar="[HOST:]DIR", help=text)
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables", "mine/results")
     sub.results()
     sub.flag("--repair", "set damaged files aside, so that the next run makes them again")

@@ -23,12 +23,10 @@ from searchlens.errors import counted
 from searchlens.plan import Grid, JobPool
 from searchlens.progress import TimeLeft
 from searchlens.store import layout
+from searchlens.store.leases import SILENT_SECONDS
 from searchlens.store.ranges import Shard
 
 State = Literal["done", "running", "failed", "missing"]
-
-SILENT_SECONDS = 300.0
-"""A running job whose record is older counts as killed: ten intervals between its updates."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ written last. docs/generation.md says how jobs are run, docs/engine.md what an e
 from searchlens.sampling._again import scored_texts, trace
 from searchlens.sampling._job import Job, drawn_otherwise, prompts
 from searchlens.sampling._pool import GraceExpired, Notice, generate, stop_signals
+from searchlens.sampling._work import work
 
 __all__ = [
     "GraceExpired",
@@ -19,4 +20,5 @@ __all__ = [
     "scored_texts",
     "stop_signals",
     "trace",
+    "work",
 ]

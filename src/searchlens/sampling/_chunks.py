@@ -147,7 +147,11 @@ class MissingShard:
             shards.publish(self.folder, self.start, self.stop, frame, **of, provenance=provenance)
         elif not self.is_published:
             raise JobError(f"{self.folder}: a chunk was damaged after it was written", "run again: it is drawn again")
-        for chunk in self.chunks:
-            files.remove([chunk.path, chunk.trace_path, chunk.damaged_path])
-        with suppress(OSError):  # the folder is not empty, or another job has removed it
-            layout.chunks(self.folder).rmdir()
+        remove_chunks(self.folder, self.start, self.stop)
+
+
+def remove_chunks(folder: Path, start: int, stop: int) -> None:
+    """Remove the finished chunks of a shard that is there, and the leases on them."""
+    files.remove(layout.chunks_of(folder, (start, stop)))
+    with suppress(OSError):  # the folder is not empty, or another job has removed it
+        layout.chunks(folder).rmdir()

@@ -9,6 +9,7 @@ import gc
 import json
 import logging
 import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -145,13 +146,25 @@ class Job:
 
     def close(self) -> None:
         """Close the engine, if it was started, and free the device."""
-        import torch
-
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
         gc.collect()  # objects in reference cycles would keep the device's memory in use
-        torch.cuda.empty_cache()
+        if torch := sys.modules.get("torch"):  # which takes seconds to import
+            torch.cuda.empty_cache()
+
+    def take_over(self, other: Job) -> None:
+        """Go on with the engine of another job if it has this checkpoint loaded; otherwise close it.
+
+        Raises InputError as ``engine``, if this job's prompts do not fit.
+        """
+        is_loaded = self.pool.checkpoint == other.pool.checkpoint and "engine" in other.__dict__
+        if not is_loaded or self.prompter.masked != other.prompter.masked:
+            other.close()
+            return
+        self.max_rows, self.engine = other.max_rows, other.engine
+        del other.engine
+        self.check_lengths(self.engine.max_model_len)
 
     @cached_property
     def hardware(self) -> shards.Provenance:

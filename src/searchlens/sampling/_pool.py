@@ -3,9 +3,10 @@
 If the engine repeats bit for bit, chunks are sampled one after the other: the batches of a chunk, and with them its
 last digits, then depend on the chunk alone. Otherwise all chunks share one run of the driver.
 
-Two jobs may sample the same pool at once, such as one whose scheduler was killed and the one that replaces it. Nothing
-is published twice or half, and they share the work: the second job begins at the other end, and neither begins a chunk
-that the other has finished.
+Several processes may sample the same pool at once: workers, or a job whose scheduler was killed and the one that
+replaces it. Nothing is published twice or half, and they share the work: none begins a chunk that another has finished
+or samples now (``store.leases``). A worker leaves these to the others; a job, which may be the only one that still
+runs, samples them last, and from the other end.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from typing import Any
 
 from searchlens.engines.base import EngineMemoryError
 from searchlens.engines.kind import engine_kind
-from searchlens.errors import InputError, JobError, JobStoppedError
+from searchlens.errors import InputError, JobError, JobStoppedError, counted
 from searchlens.plan import Grid, JobPool, cost
 from searchlens.progress import Progress
-from searchlens.sampling._chunks import Chunk
+from searchlens.sampling._chunks import Chunk, remove_chunks
 from searchlens.sampling._job import Job
 from searchlens.sampling._sample import sample
 from searchlens.search.policy import from_spec
 from searchlens.store import files, layout, provenance
+from searchlens.store.leases import Leases
 from searchlens.store.ranges import shards_of, vouched
 from searchlens.store.shards import repair, take_over
 
@@ -102,16 +104,20 @@ def generate(
     folder is not writable, or memory is too small; JobError if the engine died, or too many searches failed;
     JobStoppedError if a signal came before the pool was complete.
     """
-    pool, notice = grid.jobs.find_pool(checkpoint, benchmark, str(manifest)), notice or Notice()
-    with (
-        Record(grid.layout.job_record(*pool.key), manifest.name) as record,
-        files.alone(grid.layout.lock(*pool.key)) as alone,
-    ):
-        job = Job(grid, pool, threads)
-        if not alone:
-            log.warning("another job samples %s/%s %s: beginning at the other end", checkpoint, benchmark, pool.name)
+    job = Job(grid, grid.jobs.find_pool(checkpoint, benchmark, str(manifest)), threads)
+    fill(job, manifest, notice or Notice(), Leases())
+    if "engine" in job.__dict__:
+        job.engine.close()
+
+
+def fill(job: Job, manifest: Path, notice: Notice, leases: Leases, *, shared: bool = False) -> None:
+    """``generate`` with the engine of a job, which stays open. ``shared``: leave to others the chunks that they sample
+    now, so that the pool may not be complete afterwards.
+    """
+    grid, pool = job.grid, job.pool
+    with Record(grid.layout.job_record(*pool.key), manifest.name, leases) as record:
         try:
-            _sample_until_whole(_PoolSampler(job, record, notice, backwards=not alone))
+            _sample_until_whole(_PoolSampler(job, record, notice, leases, shared=shared))
         except (GraceExpired, JobError):
             notice.end_grace()
             if not notice.signal:
@@ -122,18 +128,20 @@ def generate(
         if any(grid.missing(pool)):
             if notice.signal:
                 raise _stopped(job, notice)
+            if shared:
+                return
             raise JobError(
                 f"{pool.name}: shards were moved or lost while the job ran",
                 "run the same command to sample the missing ones",
             )
         for g in pool.generations:
-            take_over(grid.layout, grid.stored(checkpoint, benchmark, g), grid.folder(checkpoint, benchmark, g.id))
+            cell = pool.checkpoint, pool.benchmark
+            take_over(grid.layout, grid.stored(*cell, g), grid.folder(*cell, g.id))
+        _sweep(job)
         for path in files.aside(grid.layout, grid.damaged_manifests(pool)):
             log.warning("moved aside %s, a manifest that does not list its pool", path)
         if not manifest.exists() or grid.current_manifest(pool) != manifest:
             files.replace_text(manifest, json.dumps(_describe(grid, pool), indent=1))
-    if "engine" in job.__dict__:
-        job.engine.close()
 
 
 def _stopped(job: Job, notice: Notice) -> JobStoppedError:
@@ -149,8 +157,9 @@ def _sample_until_whole(sampler: _PoolSampler) -> None:
     """Sample the pool, and again what is missing if shards were set aside meanwhile, as by a job that repairs, too."""
     for _ in range(_PASSES):
         _repair(sampler.job)
+        _sweep(sampler.job)
         _sample_within_memory(sampler)
-        if sampler.notice.signal or not any(sampler.job.grid.missing(sampler.job.pool)):
+        if sampler.notice.signal or sampler.shared or not any(sampler.job.grid.missing(sampler.job.pool)):
             return
 
 
@@ -181,8 +190,8 @@ def _sample_within_memory(sampler: _PoolSampler) -> None:
 class _PoolSampler:
     """Samples the missing chunks of a pool, and publishes each shard once it is complete."""
 
-    def __init__(self, job: Job, record: Record, notice: Notice, *, backwards: bool) -> None:
-        self.job, self.record, self.notice, self.backwards = job, record, notice, backwards
+    def __init__(self, job: Job, record: Record, notice: Notice, leases: Leases, *, shared: bool) -> None:
+        self.job, self.record, self.notice, self.leases, self.shared = job, record, notice, leases, shared
 
     def run(self) -> None:
         """Sample all chunks that no job has finished."""
@@ -191,6 +200,7 @@ class _PoolSampler:
         for chunk in [chunk for chunk in self._shard if chunk.load() is not None]:
             log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
             del self._shard[chunk]
+        self._finished = set[Chunk]()
         self._unfinished, total = Counter(self._shard.values()), sum(chunk.samples for chunk in self._shard)
         work = sum(self._tokens(chunk.samples, chunk) for chunk in self._shard)
         self.record.begin(total)
@@ -201,23 +211,40 @@ class _PoolSampler:
                 shard.publish()
         if self.notice.signal:
             return  # before the engine starts
-        rounds = _rounds(self.job, list(self._shard))
-        self._progress = Progress(cell, total, "samples", work)  # after the engine's start, which it does not count
-        for chunks in reversed(rounds) if self.backwards else rounds:
-            for chunk, samples in sample(self.job, self._pending(chunks), self._count):
+        try:
+            free = [chunk for chunk in self._shard if self.leases.is_free(chunk.path)]
+            any(self.leases.take(chunk.path) for chunk in free)  # one, which others see while the engine starts
+            rounds = _rounds(self.job, free)
+            self._progress = Progress(cell, total, "samples", work)  # after the engine's start, which it does not count
+            self._sample(rounds, leased=True)
+            left = [chunk for chunk in self._shard if chunk not in self._finished]
+            if left and not self.notice.signal:
+                log.info("%s: other processes sample %s now", cell, counted(len(left), "chunk"))
+                self._sample([] if self.shared else _rounds(self.job, left), leased=False)
+        finally:
+            self.leases.close()
+
+    def _sample(self, rounds: Sequence[Sequence[Chunk]], *, leased: bool) -> None:
+        """Sample chunks; ``leased``: but for those that another process samples now; otherwise the last one first."""
+        for chunks in rounds if leased else reversed(rounds):
+            together = chunks if leased else list(reversed(chunks))
+            for chunk, samples in sample(self.job, self._pending(together, leased=leased), self._count):
                 chunk.save(samples)
+                self.leases.give_back(chunk.path)
                 self._finish(chunk)
 
-    def _pending(self, chunks: Sequence[Chunk]) -> Iterator[Chunk]:
+    def _pending(self, chunks: Sequence[Chunk], *, leased: bool) -> Iterator[Chunk]:
         """Yield the chunks that are to be sampled, until a signal comes."""
-        for chunk in reversed(chunks) if self.backwards else chunks:
+        for chunk in chunks:
             if self.notice.signal:
                 return
-            if chunk.exists:
-                self._count(chunk.samples, chunk)
-                self._finish(chunk)
-            else:
-                yield chunk
+            if not leased or chunk.exists or self.leases.take(chunk.path):
+                if not chunk.exists:
+                    yield chunk
+                else:  # another process has finished it
+                    self.leases.give_back(chunk.path, remove=True)
+                    self._count(chunk.samples, chunk)
+                    self._finish(chunk)
 
     def _count(self, samples: int, chunk: Chunk) -> None:
         tokens = self._tokens(samples, chunk)
@@ -233,6 +260,7 @@ class _PoolSampler:
     def _finish(self, chunk: Chunk) -> None:
         """Count a finished chunk; if it is the last one of its shard, publish the shard."""
         shard = self._shard[chunk]
+        self._finished.add(chunk)
         self.record.unfinished[chunk.generation.id] -= chunk.samples
         self._unfinished[shard] -= 1
         if not self._unfinished[shard]:
@@ -277,14 +305,20 @@ def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
 
 
 def _repair(job: Job) -> None:
-    """Set damaged shards aside, and remove chunks that a killed job left of shards that are there."""
+    """Set damaged shards aside."""
     for generation in job.pool.generations:
         cell = (job.pool.checkpoint, job.pool.benchmark, generation.id)
-        folder = job.grid.folder(*cell)
-        for path in repair(job.grid.layout, folder, vouched(job.grid.layout, *cell)):
+        for path in repair(job.grid.layout, job.grid.folder(*cell), vouched(job.grid.layout, *cell)):
             log.warning("moved aside %s", path)
-        for shard in shards_of(folder):
-            files.remove(layout.chunks_of(folder, (shard.start, shard.stop)) if shard.present else ())
+
+
+def _sweep(job: Job) -> None:
+    """Remove the chunks that a killed process left of shards that are there."""
+    for generation in job.pool.generations:
+        folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
+        for shard in shards_of(folder) if layout.chunks(folder).exists() else ():
+            if shard.present:
+                remove_chunks(folder, shard.start, shard.stop)
 
 
 BEAT_SECONDS = 30.0
@@ -292,13 +326,13 @@ BEAT_SECONDS = 30.0
 
 
 class Record:
-    """Writes the job record regularly, which ``searchlens status`` reads and no job does.
+    """Writes the job record regularly, which ``searchlens status`` reads and no job does, and keeps up its leases.
 
-    If several jobs sample the same pool, the file is that of the last writer.
+    If several processes sample the same pool, the file is that of the last writer.
     """
 
-    def __init__(self, path: Path, manifest: str) -> None:
-        self.path = path
+    def __init__(self, path: Path, manifest: str, leases: Leases) -> None:
+        self.path, self.leases = path, leases
         self.total, self.drawn, self.tokens, self._begun = 0, 0, 0.0, time.monotonic()
         self.unfinished: Counter[str] = Counter()
         """Those of the samples ``drawn`` whose chunk is not saved, by generation. ``tokens`` were planned for all."""
@@ -335,6 +369,7 @@ class Record:
 
     def _beat(self) -> None:
         while not self._has_ended.wait(BEAT_SECONDS):
+            self.leases.beat()
             self._write("running")
 
     def _write(self, state: str, message: str = "") -> None:

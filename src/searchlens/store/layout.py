@@ -69,8 +69,6 @@ class Layout:
     """Of checkpoint, benchmark and id: folder with the shards of one stream of samples."""
     job_record = partialmethod(_under, "jobs/%s/%s/%s.json")
     """Of checkpoint, benchmark and pool: state of the last sampling job of a pool."""
-    lock = partialmethod(_under, "locks/%s.%s.%s")
-    """Of checkpoint, benchmark and pool: lock file by which the sampling jobs of a pool notice each other."""
     traces = partialmethod(_under, "traces/%s/%s/%s")
     """Of checkpoint, benchmark and id: folder with the records of searches of one stream; their files have the names of
     its shards."""
@@ -289,13 +287,18 @@ def chunk_trace(chunk: Path) -> Path:
     return chunk.with_suffix(".trace")
 
 
+def lease(chunk: Path, number: int) -> Path:
+    """Says who samples a chunk, or did: after a process that died, the next one has the next number."""
+    return chunk.with_suffix(f".lease{number}")
+
+
 def chunks(generation: Path) -> Path:
     """Folder of the finished parts of a generation's shards."""
     return generation / "chunks"
 
 
 def chunks_of(generation: Path, samples: tuple[int, int]) -> list[Path]:
-    """Finished chunks of one shard, and the records of their searches."""
+    """Finished chunks of one shard, the records of their searches, and leases on them."""
     return [path for path in _in_chunks(generation) if path.name.startswith(f"s{samples[0]:05d}-{samples[1]:05d}.q")]
 
 

@@ -1,0 +1,71 @@
+"""How much faster several workers sample a study than one, on one thread each.
+
+    python perf/workers.py [4 ...] [--samples 512]     # ten minutes; needs so many cores, with nothing else on them
+
+The baseline is one worker in the same run. The study is the micro pair on the embedded engine, under two policies and
+greedy; each number gets a new folder, and the time is from the first start to the last end. A start takes some seconds,
+so one worker should have minutes to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import harness
+import polars as pl
+
+ZOO = harness.MICRO.parent
+ONE = {**dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1"), "HF_HUB_OFFLINE": "1"}
+
+
+def settings(samples: int) -> dict[str, object]:
+    """A study of the micro pair."""
+    path = str(ZOO / "benchmarks/math.jsonl")
+    math = {"path": path, "grader": "math", "max_tokens": 96, "questions": 64, "pool": "all"}
+    policies = ["temp_0.6", harness.DEFAULT]
+    return {
+        **harness.drawn(samples),
+        "chunk_samples": 128,
+        "study": {"pairs": ["micro"], "benchmarks": ["math"]},
+        "checkpoints": {f"micro-1m-{side}": {"path": str(ZOO / f"micro-1m-{side}")} for side in ("base", "rl")},
+        "pairs": {"micro": {"base": "micro-1m-base", "rl": "micro-1m-rl"}},
+        "benchmarks": {"math": math},
+        "policies": dict.fromkeys([*policies, "greedy"]),
+        "pools": {"all": policies},
+        "references": ["greedy"],
+    }
+
+
+def rate(workers: int, samples: int) -> float:
+    """Samples a second of so many workers."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        harness.save(folder, settings(samples))
+        begun = time.perf_counter()
+        command = [*harness.OURS, "--quiet", "work", name]
+        running = [subprocess.Popen(command, env={**os.environ, **ONE}) for _ in range(workers)]
+        if any(list(map(subprocess.Popen.wait, running))):  # of all, also after one that failed
+            raise SystemExit("a worker failed")
+        seconds = time.perf_counter() - begun
+        drawn = sum(pl.scan_parquet(path).select(pl.len()).collect().item() for path in folder.rglob("s*.parquet"))
+    print(f"{workers:>3} workers: {drawn:,} samples in {seconds:.0f} s, {drawn / seconds:,.0f} a second", flush=True)
+    return drawn / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("workers", type=int, nargs="*", default=[4])
+    parser.add_argument("--samples", type=int, default=512, help="of a question under each policy")
+    args = parser.parse_args()
+    one = rate(1, args.samples)
+    for workers in args.workers:
+        print(f"{workers:>3} workers: {rate(workers, args.samples) / one:.2f} times the rate of one")
+
+
+if __name__ == "__main__":
+    main()
