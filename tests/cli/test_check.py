@@ -338,8 +338,9 @@ def test_every_library_that_is_imported_is_a_dependency_or_an_extra() -> None:
     parts_of_them = {"yaml", "pydantic_core", "sympy", "latex2sympy2_extended", "antlr4"}
     of_torch_for_gpus = {"triton"}  # the engine does without where it is missing
     by_hand = {"lm_eval"}
+    of_vllm = {"packaging"}
     of_engines = {engine_kind(CheckpointSpec(engine=name)).library for name in catalogue.declared("engine")}
     assert of_engines <= set(declared["optional-dependencies"]), "its extra has the name of the library"
-    known = base | of_engines | parts_of_them | of_torch_for_gpus | by_hand
+    known = base | of_engines | parts_of_them | of_torch_for_gpus | by_hand | of_vllm
     known |= set(addons.EXTRAS) | set(sys.stdlib_module_names)
     assert set(imported()) - known == {"searchlens"}

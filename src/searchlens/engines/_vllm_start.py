@@ -267,7 +267,7 @@ def require_same_bits(engine: Engine, version: str, token: int) -> None:
     """Draw texts among others and alone, on an idle engine; InputError if a bit of one depends on the others."""
     count = min(3 * _TOKENS, engine.max_model_len // 2)
     lengths = range(1, 1 + min(32, count, engine.max_model_len - count))
-    requests = [Request((token,) * length, PLAIN, length, count) for length in lengths]
+    requests = [Request(prompt=(token,) * length, sampling=PLAIN, seed=length, max_tokens=count) for length in lengths]
     together = dict(complete(engine, requests))
     for number in range(0, len(requests), 8):
         ((_, alone),) = complete(engine, [requests[number]])

@@ -203,7 +203,8 @@ class Draws:
         self._ledger, self._same_bits = ledger, same_bits
         self._masked = torch.tensor(masked, dtype=torch.int64, device=self._device)
         self._drawable = self._width - len(masked)
-        self.empty = np.array(tuple(worker_row(Request((), Sampling(0.0), 0, 1), ledger.nobody)), WORKER_ROW)
+        nothing = Request(prompt=(), sampling=Sampling(0.0), seed=0, max_tokens=1)
+        self.empty = np.array(tuple(worker_row(nothing, ledger.nobody)), WORKER_ROW)
         """The row of no request: greedy, and in a slot that none has."""
         self._given: Tensor | None = None  # (slots, positions), once a text is scored
         self._positions = runner.max_model_len + 1

@@ -215,7 +215,7 @@ class VllmEngine:
         require_idle(not (self._queue or self._running), "texts can be scored")
         self.bounds.check_given(texts, sampling)
         for number, text in enumerate(texts):
-            request = Request(text.prompt, sampling, 0, len(text.tokens))
+            request = Request(prompt=text.prompt, sampling=sampling, seed=0, max_tokens=len(text.tokens))
             self._enqueue(number, request, sampling_params(number, request), text.tokens)
         scores: dict[int, Scored] = {}
         failures: list[RequestError] = []

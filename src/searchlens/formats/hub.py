@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
+import pyarrow.parquet as pq
 import yaml
 
 from searchlens import __version__
@@ -71,7 +71,7 @@ samples = load_dataset("OWNER/NAME", "{first}", split="samples")  # or the path 
 def card(study: Study, pools: Sequence[Pool], folder: Path) -> str:
     """The card of the pools that were written into a folder, below ``data``, one folder for each checkpoint."""
     names = list(dict.fromkeys(pool.checkpoint for pool in pools))
-    rows: int = pl.scan_parquet(folder / "data").select(pl.len()).collect().item()
+    rows = sum(pq.read_metadata(path).num_rows for path in (folder / "data").rglob("*.parquet"))
     files = {name: [{"split": "samples", "path": f"data/{name}/*/*.parquet"}] for name in names}
     configs = [{"config_name": name, "data_files": each} for name, each in files.items()]
     return _CARD.format(
