@@ -272,12 +272,7 @@ class Draws:
         return Parameters.of(rows, self._width, count, same, self._device)
 
     def _part(
-        self,
-        logits: Tensor,
-        numbers: Tensor,
-        parameters: Parameters,
-        step: Step,
-        own: Callable[[Tensor], Tensor] | None,
+        self, logits: Tensor, numbers: Tensor, parameters: Parameters, step: Step, own: Own | None
     ) -> tuple[Tensor, Tensor]:
         """Return tokens, shape (rows,), and what the ledger gets of them, float32, shape (rows, columns)."""
         count = parameters.count
