@@ -206,8 +206,8 @@ class Draws:
         nothing = Request(prompt=(), sampling=Sampling(0.0), seed=0, max_tokens=1)
         self.empty = np.array(tuple(worker_row(nothing, ledger.nobody)), WORKER_ROW)
         """The row of no request: greedy, and in a slot that none has."""
-        self._given: Tensor | None = None  # (slots, positions), once a text is scored
-        self._positions = runner.max_model_len + 1
+        # (slots, positions), as many as the longest text that was scored has, and one more
+        self._given = torch.zeros(ledger.nobody + 1, 0, dtype=torch.int32, device=self._device)
         self._rows: npt.NDArray[np.void] | None = None  # of the last step
         self._parts: list[Parameters] = []  # of these rows
         # A compiled kernel may sum in another order in another process.
@@ -225,10 +225,9 @@ class Draws:
         extra = params.extra_args or {}
         row = np.array(tuple(extra[EXTRA_ARG]), WORKER_ROW) if EXTRA_ARG in extra else self.empty
         if row["given"]:
-            if self._given is None:
-                shape = self._ledger.nobody + 1, self._positions
-                self._given = torch.zeros(shape, dtype=torch.int32, device=self._device)
             given = np.array(extra[GIVEN_ARG], np.int32)
+            if (missing := len(given) + 1 - self._given.shape[1]) > 0:
+                self._given = torch.nn.functional.pad(self._given, (0, missing))
             self._given[int(row["slot"]), : len(given)] = send(given, self._device)
         return row
 
@@ -300,7 +299,6 @@ class Draws:
         if parameters.given is not None and kept is not None:
             host_rows, rows, slots = parameters.given
             places = send(step.positions[host_rows], self._device)
-            assert self._given is not None, "a row whose tokens are given has sent them"
             given = self._given[slots, places].long()
             tokens, of_kept = tokens.index_copy(0, rows, given), kept.index_select(0, rows)
             log_q = log_q.index_copy(0, rows, self._log_p(of_kept, given))
