@@ -205,9 +205,9 @@ class Harness:
         study.script(drawn)
         left = study.temporary(folder)
         met = folder / "met"
-        on_temporary = met.exists() and met.read_text() == "unlink"
+        on_temporary = met.exists() and met.read_text() in ("unlink", "rmdir")
         if status == DIED:
-            wrong += [f"{len(left)} temporary files"] if len(left) > 1 + (workload.name == "import") else []
+            wrong += [f"{len(left)} temporary files"] if len(left) > 1 + (workload.name in ("import", "score")) else []
         else:
             wrong += [f"status {status}"] if status not in (0, 1, 2, 75) else []
             wrong += [f"temporary file {left}"] if left and not on_temporary else []

@@ -172,7 +172,9 @@ def content(folder: Path) -> dict[str, str]:
 
 
 def temporary(folder: Path) -> list[Path]:
-    return [path for path in (folder / "results").rglob("*") if path.name.endswith(".tmp")]
+    """Temporary files and folders; what is in such a folder counts with it."""
+    found = [path for path in (folder / "results").rglob("*") if path.name.endswith(".tmp")]
+    return [path for path in found if path.parent not in found]
 
 
 def missing(folder: Path) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.errors import JobError
 from searchlens.plan import Generation
 from searchlens.store import files, layout, shards, traces
 from searchlens.store.frames import read_unvouched, write_checked
@@ -134,7 +133,10 @@ class MissingShard:
         return (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
 
     def publish(self) -> None:
-        """Publish the finished chunks as one shard, unless another job has, and remove their files."""
+        """Publish the finished chunks as one shard, unless another job has, and remove their files.
+
+        Nothing is done if a chunk is damaged or gone meanwhile: the job draws it again in its next pass.
+        """
         parts = [samples for chunk in self.chunks if (samples := chunk.load())]
         if len(parts) == len(self.chunks):
             frame, provenance = concatenate(parts)
@@ -146,7 +148,7 @@ class MissingShard:
             of: dict[str, Any] = {"generation_id": self.generation.id, "policies": self.generation.policies}
             shards.publish(self.folder, self.start, self.stop, frame, **of, provenance=provenance)
         elif not self.is_published:
-            raise JobError(f"{self.folder}: a chunk was damaged after it was written", "run again: it is drawn again")
+            return
         remove_chunks(self.folder, self.start, self.stop)
 
 

@@ -88,8 +88,10 @@ def stop_signals(grace: float) -> Iterator[Notice]:
             signal.signal(number, handler)
 
 
-_PASSES = 3
+_PASSES = 4
 """How often a job looks whether anything is missing before it takes that for a fault."""
+_PAUSE = 0.5
+"""Seconds before the second pass, a multiple before later ones: another job may put back what it has moved."""
 
 
 def generate(
@@ -155,7 +157,9 @@ def _stopped(job: Job, notice: Notice) -> JobStoppedError:
 
 def _sample_until_whole(sampler: _PoolSampler) -> None:
     """Sample the pool, and again what is missing if shards were set aside meanwhile, as by a job that repairs, too."""
-    for _ in range(_PASSES):
+    for number in range(_PASSES):
+        if number:
+            time.sleep(_PAUSE * number)
         _repair(sampler.job)
         _sweep(sampler.job)
         _sample_within_memory(sampler)

@@ -234,8 +234,8 @@ def replace(target: Path, write: Callable[[Path], object]) -> None:
 def temporary_folder(target: Path) -> Iterator[Path]:
     """A folder beside ``target`` for what is put together there, removed in the end; InputError as ``publish``."""
     folder = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
-    make_folder(folder)
     try:
+        make_folder(folder)
         yield folder
     finally:
         with suppress(OSError):  # one that stays does no harm but take space
@@ -278,7 +278,7 @@ def link(source: Path, target: Path) -> None:
 
 def aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
     """Move those of some files and folders that exist into ``aside/<time>/``; returns their new paths."""
-    stamp = time.strftime("%Y%m%dT%H%M%S")
+    stamp = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"  # no other process has a name in it
     targets = ((path, _unused(layout.aside(stamp, path))) for path in paths)
     return [target for path, target in targets if path.exists() and move(path, target)]
 

@@ -432,7 +432,8 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]])
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
     for path in (path for path in files.entries(folder) if path.suffix == ".parquet"):
         samples = parse_shard(path)
-        if samples is None or path.with_suffix(".json").exists() or chunks_of(folder, samples):
+        # In this order, because another job removes chunks only after it has written the shard's sidecar.
+        if samples is None or chunks_of(folder, samples) or path.with_suffix(".json").exists():
             continue
         looked_at = _file_number(path)
         if not _adopted(path, samples, vouched.get(path.name, ())) and looked_at == _file_number(path):
