@@ -1,6 +1,6 @@
 """How much faster several workers sample a study than one, on one thread each.
 
-    python perf/workers.py [4 ...] [--samples 512]     # ten minutes; needs so many cores, with nothing else on them
+    python perf/workers.py [4 ...] [--samples 512]     # six minutes; needs so many cores, with nothing else on them
 
 The baseline is one worker in the same run. The study is the micro pair on the embedded engine, under two policies and
 greedy; each number gets a new folder, and the time is from the first start to the last end. A start takes some seconds,
