@@ -118,6 +118,35 @@ def test_what_is_made_again_is_not_set_aside_with_what_was_damaged(
     assert moved.suffix == ".json" and uncovered(shards_of(shard.path.parent), 4) == []
 
 
+def test_repair_leaves_a_shard_alone_that_another_job_publishes_meanwhile(
+    grid: Grid, publish: Publish, monkeypatch: Patch
+) -> None:
+    """Its samples are there; its sidecar comes and its chunks go while the chunks are looked for."""
+    shard = publish(grid, *CELL, grid.jobs.generations(*CELL)[0])
+    sidecar = shard.path.with_suffix(".json")
+    written = sidecar.read_bytes()
+    sidecar.unlink()
+
+    def looking(*_: Any) -> list[Path]:
+        sidecar.write_bytes(written)
+        return []
+
+    monkeypatch.setattr(shards, "chunks_of", looking)
+    assert shards.repair(grid.layout, shard.path.parent, {shard.path.name: ["another"]}) == []
+    assert uncovered(shards_of(shard.path.parent), 4) == []
+
+
+def test_a_folder_that_cannot_be_made_whole_is_removed(tmp_path: Path, monkeypatch: Patch) -> None:
+    def failing(folder: Path) -> None:
+        folder.mkdir()
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr(files, "make_folder", failing)
+    with pytest.raises(InputError, match="full"), files.temporary_folder(tmp_path / "x.parquet"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("vouched", [True, False])
 def test_repair_goes_on_where_another_job_moves_what_it_looks_at(
     grid: Grid, publish: Publish, monkeypatch: Patch, vouched: bool

@@ -277,7 +277,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
-    """Move those of some files and folders that exist into ``aside/<time>/``; returns their new paths."""
+    """Move those of some files and folders that exist into ``aside/<time>-<process>/``; returns their new paths."""
     stamp = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"  # no other process has a name in it
     targets = ((path, _unused(layout.aside(stamp, path))) for path in paths)
     return [target for path, target in targets if path.exists() and move(path, target)]

@@ -391,7 +391,7 @@ def take_over(layout: Layout, found: Iterable[Shard], folder: Path) -> None:
 
 
 def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
-    """Move shards, sidecars and records of their searches out of the store, into ``aside/<time>/``; nothing is deleted.
+    """Move shards, sidecars and records of their searches into ``aside/<time>-<process>/``; nothing is deleted.
 
     The sidecar goes first: without it there is no shard, whatever happens meanwhile. Who moves it moves the rest: a job
     that comes later would move what the first one has made again. Returns the new paths.
