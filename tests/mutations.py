@@ -15,7 +15,7 @@ SOURCE = ROOT / "src"
 
 METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|recorded_counts|refused_by_name"
 FROZEN = "house::values_are_frozen"
-OPTIONS = ("config::generated_files_agree", FROZEN)
+OPTIONS = ("config::generated_page_agrees", FROZEN)
 JOBS = r"jobs::a_manifest|a_shard|only_one"
 BOPTR = ("boptr_[cdeimopqsv]*", "boptr_fit", "boptr_frontier", "boptr_regimes", "boptr_rows", "boptr_rule")
 """All but those that draw, print and simulate whole studies, which take a minute each."""
@@ -26,7 +26,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "analysis": (
         "analysis",
         (
-            *("landscape", "recorded_counts", "recovery", "import_recorded", "measures_[cef]*", "health", "claims"),
+            *("landscape", "recorded_counts", "recovery", "import_command", "measures_[cef]*", "health", "claims"),
             *(f"extensions::{METRICS}", *OPTIONS),
         ),
     ),

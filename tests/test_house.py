@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mutations import TARGETS
+
 PACKAGE = Path(__file__).parents[1] / "src/searchlens"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -261,3 +263,13 @@ def test_public_checks_run_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (PACKAGE.parents[1] / "Makefile").read_text(), re.MULTILINE))
     assert asked and asked <= targets
     assert all(re.search(r"@[0-9a-f]{40}$", action) for action in re.findall(r'"uses": "([^"]+)"', text))
+
+
+def test_every_test_that_shall_notice_a_change_is_there() -> None:
+    """The tests of changed code are listed by name: one that was renamed would be left out unseen."""
+    tests = Path(__file__).parent
+    for name in dict.fromkeys(name for _, names in TARGETS.values() for name in names):
+        file, _, part = name.partition("::")
+        texts = [path.read_text() for path in tests.rglob(f"test_{file}.py")]
+        found = [test for text in texts for test in re.findall(r"^ *def (test_\w+)", text, re.MULTILINE)]
+        assert any(re.search(part, test) for test in found), name
