@@ -26,7 +26,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "analysis": (
         "analysis",
         (
-            *("landscape", "recorded_counts", "recovery", "import_command", "measures_[cef]*", "health", "claims"),
+            *("landscape", "recorded_counts", "recovery", "import_command", "measures_[ef]*", "health", "claims"),
             *(f"extensions::{METRICS}", *OPTIONS),
         ),
     ),
@@ -34,7 +34,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "store": (
         "store",
         (
-            *("shards", "verdicts", "traces", "score", "template_ids", "model_folders"),
+            *("shards", "verdicts", "traces", "score", "template_ids", "model_folders", "specials"),
             *("races", "damage", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
             *("layout", "records", "environments::handed_on|snapshot"),
         ),

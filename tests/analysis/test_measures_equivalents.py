@@ -328,6 +328,7 @@ def test_counts_that_determine_nothing_have_no_fit(counts: list[int]) -> None:
     assert fit(np.array(counts), 8) is None
     rows = extrapolated("Base", pool(np.array(counts), 8), trials=3, seed=0)
     assert rows["value"].null_count() == len(MODELS)
+    assert set(counts) not in ({0}, {8}) or rows["trial_error"].null_count() == len(MODELS), "nor has any trial"
 
 
 def test_trials_cover_where_the_model_holds_and_fail_where_it_does_not() -> None:
@@ -335,12 +336,9 @@ def test_trials_cover_where_the_model_holds_and_fail_where_it_does_not() -> None
     rng = np.random.default_rng(3)
     good = pool(rng.binomial(64, rng.beta(1.0, 2.0, 400)), 64)
     bad = pool(rng.binomial(64, np.where(rng.random(400) < 0.5, 0.02, 0.6)), 64)
-    shares = {
-        name: rows["inside"][0] / rows["trials"][0]
-        for name, rows in ((n, extrapolated("Base", p, trials=60, seed=1)) for n, p in (("good", good), ("bad", bad)))
-    }
-    assert shares["good"] >= 0.85
-    assert shares["bad"] < 0.5
+    tried, failed = (extrapolated("Base", each, trials=60, seed=1).row(0, named=True) for each in (good, bad))
+    assert tried["inside"] >= 0.85 * 60 and failed["inside"] < 0.5 * 60
+    assert abs(tried["trial_error"]) < 0.02 < -failed["trial_error"], "predicted minus found"
 
 
 @pytest.mark.parametrize(("samples", "inside", "trusted"), [(64, 95, True), (64, 80, False), (16, 95, False)])
