@@ -78,8 +78,8 @@ def test_identical_models_have_no_gap():
 
 def test_same_policy_counts_over_24_and_over_23_policies():
     """The paper prints 24 in one figure, 23 in another: the RL default makes the difference. It counts ties."""
-    policies = [f"p{i:02d}" for i in range(23)] + [RL]
-    ahead = {"p03": 50, "p07": 51, RL: 80}
+    policies = [*(f"p{i:02d}" for i in range(22)), RL, "z"]
+    ahead = {"p03": 50, "z": 51, RL: 80}
     base = made({(p, n): ahead.get(p, 49) if n == 8 else 10 for p in policies for n in (1, 8)})
     rl = made({(p, n): 50 for p in policies for n in (1, 8)})
     counts = first_k(recovery.counts(recovery.same_policy(base, rl, GENERAL), RL))
