@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 PARSER: Commands = parser()
 COMMANDS = PARSER.commands
 STAGES = next(set(names) for title, names in PARSER.groups.items() if title.startswith("stages"))
+COUNTED = ("-C", str(ROOT), "landscape", "--benchmark", "math", "--output", "out")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -47,7 +48,8 @@ def test_every_argument_has_a_sentence_and_no_empty_default(name: str) -> None:
         (["verify", " "], "' ' names nothing"),
         (["fingerprint", ""], "argument FOLDER: '' names nothing"),
         (["status", "--snapshot", "\t"], "argument --snapshot: '\\t' names nothing"),
-        (["verify", "x" * 300], "xxx/config: File name too long"),
+        (["verify", "x" * 300], "xxx/config: File name too long\nHint: give a shorter name"),
+        ([*COUNTED, "--scores", str(ROOT / "docs")], "docs: Is a directory\nHint: name a file"),
     ],
 )
 def test_a_name_that_no_file_can_have_is_wrong_input(typed: list[str], said: str, capsys: Said) -> None:

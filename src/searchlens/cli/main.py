@@ -8,7 +8,6 @@ not change the run. The folder is the present one, or ``-C``, or the environment
 from __future__ import annotations
 
 import argparse
-import errno
 import logging
 import os
 import signal
@@ -104,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = files.of_system(error)
         if found is None or found.filename is None or log.isEnabledFor(logging.DEBUG):
             raise
-        return _ended(2 if found.errno == errno.ENAMETOOLONG else 1, f"error: {files.unread(found)}")
+        return _ended(2 if found.errno in files.NAMES else 1, f"error: {files.unread(found)}")
     return 0
 
 
