@@ -206,6 +206,7 @@ def test_preempted_requests_return_unchanged(folder: Path, monkeypatch: pytest.M
     Filters work on a few rows at once here.
     """
     monkeypatch.setattr("searchlens.engines._vllm_worker._ROWS_AT_ONCE", 2)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # the scheduler runs in this process nevertheless
     small = VllmEngine(folder, **START, kv_cache_memory_bytes=250_000)
     scheduler = small._engine.engine_core.engine_core.scheduler
     preempted, preempt = [], scheduler._preempt_request
@@ -314,6 +315,7 @@ def test_device_that_this_vllm_does_not_serve(folder: Path) -> None:
         ({"max_rows": 0}, "max_rows is 0"),
         ({"max_model_len": 129}, "max_model_len is 129; allowed is 1 to 128"),
         ({"load_format": "tarball"}, "tarball"),
+        ({"generators": True, "batch_invariant": True}, "generators: not together with batch_invariant"),
     ],
 )
 def test_bad_arguments(folder: Path, given: dict[str, Any], message: str) -> None:

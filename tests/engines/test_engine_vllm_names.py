@@ -35,6 +35,7 @@ ARGUMENTS = (
 MEMBERS = {
     FIRST: f"{BOTH} input_batch",
     SECOND: f"{BOTH} req_states",
+    "v1/worker/worker_base.py:WorkerBase": "rank model_runner",
     "v1/worker/gpu/states.py:RequestState": "prompt_len all_token_ids",
     "v1/worker/gpu/buffer_utils.py:UvaBackedTensor": "np",
     "v1/worker/gpu/buffer_utils.py:StagedWriteTensor": "gpu",

@@ -169,22 +169,39 @@ def test_bits_of_a_row_do_not_depend_on_the_others(worker: Any) -> None:
         assert numbers(rows).tobytes() == everything[rows].tobytes()
 
 
-def test_tokens_that_are_given_are_returned_and_scored(worker: Any) -> None:
-    """Log p and log q of the given token, minus infinity where a filter drops it; its rank is the note."""
-    _, draws, ledger = draws_of(worker)
+@pytest.mark.parametrize("same_bits", [False, True])
+def test_tokens_that_are_given_are_returned_and_scored(worker: Any, same_bits: bool) -> None:
+    """Log p and log q of the given token, minus infinity where a filter drops it; its rank is the note.
+
+    Nothing is drawn, and without filters nothing is filtered.
+    """
+    _, draws, ledger = draws_of(worker, same_bits=same_bits)
+    draws._draw, filtered = None, draws._filtered
     logits = torch.from_numpy(generator("given").normal(0, 2, (2, WIDTH)).astype(np.float32))
     given = int(logits[1].argsort(descending=True)[4])
-    sampling = Sampling(0.5, min_p=0.9)
-    entries = [
-        (params(Request((5,), Sampling(), 1, 9), 0), 0),
-        (params(Request((5,), sampling, 0, 9), 1, (8, given)), 1),
-    ]
-    tokens = draws(logits.clone(), step_of(worker, draws, entries))
-    assert tokens[1] == given
-    ledger._entries[1, 0] = 0.0
-    numbers, notes = ledger.fetch([1], [2])
-    assert notes[1] == 5 and numbers[1, 1] == -np.inf
-    np.testing.assert_allclose(numbers[1, 0], logits[1].double().log_softmax(0)[given], atol=1e-5)
+    for sampling, log_q in ((Sampling(), None), (Sampling(0.5, min_p=0.9), -np.inf)):
+        draws._filtered = filtered if log_q else None
+        requests = [Request((5,), one, 0, 9) for one in (Sampling(), sampling)]
+        entries = [(params(requests[0], 0, (3,)), 0), (params(requests[1], 1, (8, given)), 1)]
+        assert draws(logits.clone(), step_of(worker, draws, entries)).tolist() == [3, given]
+        ledger._entries[1, 0] = 0.0
+        numbers, notes = ledger.fetch([1, 0], [2, 1])
+        log_p = logits.double().log_softmax(1)
+        assert notes[1] == 5 and numbers[1, 1] == (log_q or numbers[1, 0])
+        np.testing.assert_allclose(numbers[1:, 0], [log_p[1, given], log_p[0, 3]], atol=1e-5)
+        np.testing.assert_allclose(numbers[2, 1], log_p[0, 3], atol=1e-5)
+
+
+def test_of_several_workers_the_first_one_has_the_numbers(worker: Any) -> None:
+    """Those of another may be on their way when vLLM reports an end, or have come earlier; its tally is no other's."""
+    ledger, draw = ledger_with_floor(worker, 1.0, -3.0, np.nan)
+    for position in range(4):
+        draw(0, position, -2.0, 0.0)
+    second = SimpleNamespace(rank=1, searchlens_ledger=ledger)
+    assert worker.Extension.searchlens_fetch(second, [1], [3])[1:] == (b"", b"")
+    assert worker.Extension.searchlens_rejected(second) == ([], [], b"", b"")
+    first = SimpleNamespace(rank=0, searchlens_ledger=ledger)
+    assert worker.Extension.searchlens_rejected(first)[0] == [0]
 
 
 @dataclass
@@ -451,6 +468,18 @@ def test_a_gpu_without_the_kernels_is_refused_by_name(monkeypatch: pytest.Monkey
         _vllm_start._require_invariant_kernels("cuda")
     with pytest.raises(InputError, match="batch_invariant: vLLM has its kernels for GPUs alone"):
         _vllm_start._require_invariant_kernels("cpu")
+
+
+def test_a_start_that_was_refused_does_not_decide_batch_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads the variable once is imported with an engine, not with vLLM's platforms."""
+    monkeypatch.setitem(sys.modules, "vllm.envs", Stub("vllm.envs"))
+    monkeypatch.delitem(sys.modules, "vllm.engine.arg_utils", raising=False)
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    _vllm_start._set_invariant(False)
+    assert os.environ["VLLM_BATCH_INVARIANT"] == "0"
+    monkeypatch.setitem(sys.modules, "vllm.engine.arg_utils", Stub("vllm.engine.arg_utils"))
+    with pytest.raises(InputError, match="batch_invariant: true after an engine with the other value"):
+        _vllm_start._set_invariant(True)
 
 
 def test_a_model_runner_is_chosen_by_vllm_or_is_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

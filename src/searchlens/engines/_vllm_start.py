@@ -28,7 +28,6 @@ _CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE is
 # Environment variables that vLLM reads when it is imported; those that are set already stay as they are.
 _SETTINGS = {
     "TRITON_F32_DEFAULT": "ieee",  # where attention is a kernel of Triton's, float32 is that, and not TF32
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler runs in this process: nothing is serialised in a step
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
@@ -50,6 +49,8 @@ def prepare(device: str, threads: int | None, batch_invariant: bool = False) -> 
     """Set the environment that vLLM is imported in, and import it; return whether it runs on a CPU."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+    # The scheduler runs in this process: nothing is serialised, and no step is taken before we abort what is rejected.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     _set_invariant(batch_invariant)
     if threads is not None:
         import torch
@@ -79,7 +80,7 @@ def prepare(device: str, threads: int | None, batch_invariant: bool = False) -> 
 def _set_invariant(wanted: bool) -> None:
     """Set whether bits depend on the batch. Some of vLLM's modules read it when they are imported, and only then."""
     value = str(int(wanted))
-    if "vllm.envs" in sys.modules and os.environ.get(_INVARIANT, "0") != value:
+    if "vllm.engine.arg_utils" in sys.modules and os.environ.get(_INVARIANT, "0") != value:
         raise InputError(
             f"batch_invariant: {str(wanted).lower()} after an engine with the other value in the same process",
             "start it in a process of its own",

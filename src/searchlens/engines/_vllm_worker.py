@@ -36,7 +36,7 @@ from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 from searchlens.config import addons
 from searchlens.engines import sampler
 from searchlens.engines._vllm_request import EXTRA_ARG, GIVEN_ARG, WORKER_ROW, FloorRows, Ints, Ledger, worker_row
-from searchlens.engines.base import Request, Sampling
+from searchlens.engines.base import PLAIN, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.seeds import uniform
 
@@ -74,8 +74,11 @@ class Extension:
         """Return the decode steps since the start, and the ledger of finished requests, by slots and lengths.
 
         The ledger is float32, shape (sum of lengths, LEDGER_COLUMNS), one request after the other, as bytes, which pass
-        every process boundary that vLLM has; so are its notes, int32, none if no request has any.
+        every process boundary that vLLM has; so are its notes, int32, none if no request has any. Of several workers
+        only the first one is asked: when vLLM reports an end, the numbers of another may still be on their way.
         """
+        if self.rank:
+            return 0, b"", b""
         numbers, notes = self.searchlens_ledger.fetch(slots, lengths)
         return self.searchlens_ledger.steps, numbers.tobytes(), notes.tobytes()
 
@@ -85,6 +88,8 @@ class Extension:
         Returns slots, numbers of tokens, the tokens, int32, one request after the other, and the ledger as
         ``searchlens_fetch``. The caller must abort the requests before the next step.
         """
+        if self.rank:
+            return [], [], b"", b""
         slots, lengths, tokens, numbers = self.searchlens_ledger.rejected()
         return slots, lengths, tokens.tobytes(), numbers.tobytes()
 
@@ -155,8 +160,10 @@ class Parameters:
     top_p: Tensor | None
     """``top_k``, ``top_p``: as vLLM takes them, shape (rows,); None: no row uses it."""
     penalties: PenaltyRows | None
-    given: tuple[Ints, Tensor, Tensor] | None
-    """Rows whose tokens are given, on the host and on the device, and their slots."""
+    given: Tensor | None
+    """Slots of rows whose tokens are given; None: of no row. An engine scores only while nothing is drawn."""
+    plain: bool
+    """Whether no row has a temperature or a filter."""
     measures: bool
     """Whether any row has measures."""
 
@@ -171,10 +178,12 @@ class Parameters:
         top_p = np.where(greedy, 1.0, rows["top_p"])
         with np.errstate(divide="ignore"):
             log_min_p = np.where(greedy, -np.inf, np.log(rows["min_p"]))
-        typical, penal, given = (
+        typical, penal = (
             np.resize(chosen, same) if same and chosen.size else chosen
-            for chosen in map(np.flatnonzero, ((rows["typical_p"] < 1) & ~greedy, uses_penalty(rows), rows["given"]))
+            for chosen in map(np.flatnonzero, ((rows["typical_p"] < 1) & ~greedy, uses_penalty(rows)))
         )
+        given, filters = rows["given"][:count], ("temperature", "top_p", "top_k", "min_p", "typical_p")
+        assert given.all() or not given.any(), "nothing is drawn while texts are scored"
         penalties = None
         if penal.size:
             names = ("generated", "repetition", "frequency", "presence")
@@ -190,7 +199,8 @@ class Parameters:
             top_k=send(top_k.astype(np.int32), device) if (top_k < width).any() else None,
             top_p=send(top_p.astype(np.float32), device) if (top_p < 1).any() else None,
             penalties=penalties,
-            given=(given, send(given, device), send(rows["slot"][given], device)) if given.size else None,
+            given=send(rows["slot"].copy(), device) if given.any() else None,
+            plain=all((rows[name][:count] == getattr(PLAIN, name)).all() for name in filters),
             measures=bool(rows["measures"].any()),
         )
 
@@ -280,6 +290,14 @@ class Draws:
             logits = torch.nn.functional.pad(logits.float(), padding, value=-torch.inf)
             logits = torch.nn.functional.pad(logits, (0, 0, 0, _SAME_ROWS - count))
             numbers = torch.nn.functional.pad(numbers, (0, _SAME_ROWS - count))
+        if parameters.given is not None:  # nothing is drawn; without filters q is p
+            places = send(np.pad(step.positions, (0, len(logits) - count)), self._device)
+            tokens = self._given[parameters.given, places].long()
+            log_p = log_q = self._log_p(logits, tokens)
+            if not parameters.plain:
+                log_q = self._log_p(self._filtered(logits, parameters), tokens)
+            none = torch.zeros_like(log_p)
+            return tokens[:count], torch.stack((log_p, log_q, none, none, _ranks(logits, tokens)), 1)[:count]
         penalised = logits if parameters.penalties is None else self._penalised(logits, parameters.penalties, step)
         kept = None if parameters.all_greedy else self._filtered(penalised, parameters)
         if kept is None:
@@ -295,15 +313,8 @@ class Draws:
             if parameters.greedy is not None:
                 tokens = torch.where(parameters.greedy, penalised.argmax(-1), tokens)
                 log_q = log_q.masked_fill(parameters.greedy, 0.0)
-        notes = tokens.float()  # exact below 2**24
-        if parameters.given is not None and kept is not None:
-            host_rows, rows, slots = parameters.given
-            places = send(step.positions[host_rows], self._device)
-            given = self._given[slots, places].long()
-            tokens, of_kept = tokens.index_copy(0, rows, given), kept.index_select(0, rows)
-            log_q = log_q.index_copy(0, rows, self._log_p(of_kept, given))
-            notes = notes.index_copy(0, rows, _ranks(logits.index_select(0, rows), given))
         measures = self._measures(logits, self._drawable) if parameters.measures else (torch.zeros_like(log_q),) * 2
+        notes = tokens.float()  # exact below 2**24
         return tokens[:count], torch.stack((self._log_p(logits, tokens), log_q, *measures, notes), 1)[:count]
 
     def _filtered(self, logits: Tensor, parameters: Parameters) -> Tensor:

@@ -141,6 +141,8 @@ class VllmEngine:
         masked: Sequence[int] | None = None,
         adapter: Adapter | None = None,
     ) -> None:
+        if generators and batch_invariant:  # rows are drawn in parts then, whose generators vLLM does not know
+            raise InputError("generators: not together with batch_invariant", "leave out one of them")
         on_cpu = _vllm_start.prepare(device, threads, batch_invariant)
         import vllm
 
