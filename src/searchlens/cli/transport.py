@@ -87,7 +87,7 @@ class Place:
             more = f"name it by --there, or run `searchlens verify {self.results}` there"
             raise InputError(f"everything arrived, but {self.host} has no {program} to verify it", more)
         if done.returncode:
-            more = "`searchlens verify --repair` in both folders sets them aside, a run draws what both lack; then again"
+            more = "`searchlens verify --repair` in both folders, a run of what both lack, then this command again"
             raise InputError(f"{self}: {(done.stdout or done.stderr).strip()}", more)
         return _last(done.stdout)
 
