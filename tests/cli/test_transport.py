@@ -121,7 +121,7 @@ def test_the_file_that_rsync_cannot_carry_is_named_and_a_file_in_place_of_result
     shutil.rmtree(there / "results")
     (there / "results").touch()
     assert main(["-C", str(there), "pull", str(here)]) == 2
-    assert "cannot write to the results folder results: results: it is a file" in capsys.readouterr().err
+    assert "cannot write to results: Not a directory\nHint: make the results folder writable" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("far", [False, True])

@@ -238,8 +238,12 @@ def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatc
 def test_one_process_alone_has_a_chunk_until_it_gives_it_back_or_is_silent(tmp_path: Path, monkeypatch: Patch) -> None:
     chunk = layout.chunk(tmp_path, (0, 4), (0, 1))
     first, second, third = Leases(), Leases(), Leases()
-    first._machine = b"another"
-    assert first.take(chunk) and first.take(chunk), "it has it already"
+    first._machine, synced = b"another", list[os.stat_result]()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle)))
+        assert first.take(chunk) and first.take(chunk), "it has it already"
+    is_lease = stat.S_ISREG(synced[-1].st_mode)
+    assert is_lease and synced[-1].st_size == len(b"another"), "others on NFS would see an empty file"
     assert not second.is_free(chunk) and not second.take(chunk)
     os.utime(layout.lease(chunk, 0), (1, time.time() - SILENT_SECONDS - 1))
     first.beat()

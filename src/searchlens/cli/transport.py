@@ -17,7 +17,7 @@ from pathlib import Path
 
 from searchlens.errors import InputError, JobError, counted
 from searchlens.plan import Grid
-from searchlens.store.files import make_folder, require_writable
+from searchlens.store.files import make_folder
 
 SENT = ("generations", "traces", "recorded", "imports", "manifests", "config")
 """Folders that are carried; all else is made of them."""
@@ -108,7 +108,6 @@ def pull(grid: Grid, source: str) -> str:
     """Fetch what this study lacks from its folder elsewhere, and verify all of it here; as ``push``."""
     place = _elsewhere(grid, source)
     place.check("cd")
-    require_writable(grid.layout.results)
     make_folder(grid.layout.results)
     fetched = _carried(place.path, f"{grid.layout.results}/")
     return f"{fetched} fetched from {place}; here: {Place('', '.', grid.layout.results).verify('')}"

@@ -62,6 +62,7 @@ class Leases:
             machine = self._machine or machine
         with suppress(OSError):  # of a full disk
             os.write(handle, machine)
+            os.fsync(handle)  # otherwise NFS shows others an empty file until the first beat
         return True
 
     def is_free(self, chunk: Path) -> bool:
