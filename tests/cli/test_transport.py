@@ -118,6 +118,9 @@ def test_the_file_that_rsync_cannot_carry_is_named_and_a_file_in_place_of_result
     broken.symlink_to("/nowhere")
     assert main(["push", str(there)]) == 1
     assert f'rsync ended with status 23: symlink has no referent: "{broken}"' in capsys.readouterr().err
+    (here.with_name("bin") / "ssh").write_text(SSH.replace("exec", "echo hello\nexec"))
+    assert main(["push", f"far:{there}"]) == 1
+    assert "protocol version mismatch -- is your shell clean?" in capsys.readouterr().err
     shutil.rmtree(there / "results")
     (there / "results").touch()
     assert main(["-C", str(there), "pull", str(here)]) == 2

@@ -135,9 +135,9 @@ def _carried(source: str, target: str) -> str:
         done = _run([*_COPY, *rules, "--", source, target])
         names |= {name for name in done.stdout.splitlines() if name[-1:] not in ("/", "")}
         if done.returncode not in (0, _VANISHED):
-            # Its last lines say neither which file nor why.
-            named = next((line for line in done.stderr.splitlines() if ' "' in line), _last(done.stderr))
-            message = f"rsync ended with status {done.returncode}: {named}"
+            # Its last line says neither which file nor why.
+            told = (line for line in done.stderr.splitlines() if re.search(r' "|^(protocol|ssh)\b', line))
+            message = f"rsync ended with status {done.returncode}: {next(told, _last(done.stderr))}"
             raise JobError(message, "run the same command again: whole files that arrived are kept")
     return counted(len(names), "file")
 
