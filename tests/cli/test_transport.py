@@ -89,7 +89,8 @@ def test_a_file_that_is_there_stays_and_is_named_if_it_is_damaged(here: Path, ho
     harmed.write_bytes(b"harmed")
     assert main(["push", f"{host}{there}"]) == 2
     said = capsys.readouterr().err
-    assert str(harmed.relative_to(there)) in said and "1 damaged or missing" in said and "verify --repair" in said
+    assert str(harmed.relative_to(there)) in said and "1 damaged or missing" in said
+    assert "`searchlens verify --repair` in both folders" in said, "the file may have come damaged"
     assert harmed.read_bytes() == b"harmed"
 
 
@@ -109,6 +110,21 @@ def test_a_file_that_is_there_stays_and_is_named_if_it_is_damaged(here: Path, ho
 def test_where_nothing_can_be_carried_to_is_one_clear_line(here: Path, command: str, says: str, capsys: Said) -> None:
     assert main(command.format(there=here.with_name("there")).split()) == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_file_that_rsync_cannot_carry_is_named_and_a_file_in_place_of_results(here: Path, capsys: Said) -> None:
+    there, broken = here.with_name("there"), next((here / "results").rglob("*.parquet"))
+    broken.unlink()
+    broken.symlink_to("/nowhere")
+    assert main(["push", str(there)]) == 1
+    assert f'rsync ended with status 23: symlink has no referent: "{broken}"' in capsys.readouterr().err
+    (here.with_name("bin") / "ssh").write_text(SSH.replace("exec", "echo hello\nexec"))
+    assert main(["push", f"far:{there}"]) == 1
+    assert "protocol version mismatch -- is your shell clean?" in capsys.readouterr().err
+    shutil.rmtree(there / "results")
+    (there / "results").touch()
+    assert main(["-C", str(there), "pull", str(here)]) == 2
+    assert "cannot write to results: Not a directory\nHint: make the results folder writable" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("far", [False, True])

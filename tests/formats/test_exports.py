@@ -104,6 +104,10 @@ def test_the_card_of_a_dataset_names_its_files_and_how_they_were_made(study: Stu
     assert f"| toy-rl | sums | {POLICY} | 6 | 4 | 54.2% | math math-" in card.text, "13 of 24"
     back = sorted((s.document.id, s.sample, s.text) for s in samples("own", path))
     assert back == [row[:3] for row in stored(study, "toy-rl")]
+    assert "takes the file `data/<checkpoint>/<benchmark>/<policy>.parquet`" in card.text, "of one policy, not of all"
+    study.layout.scores("toy-rl", "sums").with_suffix(".json").unlink()
+    with pytest.raises(InputError, match=r"toy-rl/sums\.json does not exist(.|\n)*Hint: `searchlens run` makes it"):
+        export(study, "hub", tmp_path / "again")
 
 
 @pytest.mark.parametrize("to", catalogue.declared("exporter"))

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -25,7 +25,9 @@ from searchlens.engines import kind
 from searchlens.errors import JobError, JobStoppedError
 from searchlens.plan import Grid
 from searchlens.sampling import GraceExpired, Job, Notice, _job, _work, generate, stop_signals, work
-from searchlens.store import files, ranges, shards
+from searchlens.sampling._chunks import Chunk, ChunkSamples
+from searchlens.store import files, ranges, shards, traces
+from searchlens.store.columns import TRACES
 from searchlens.store.leases import Leases
 from searchlens.store.ranges import shards_of, uncovered
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
@@ -335,6 +337,15 @@ def test_a_worker_waits_for_what_others_sample_and_takes_over_from_one_that_died
 
 
 # ---- what other jobs take away
+
+
+def test_a_chunk_that_another_job_has_saved_keeps_the_record_of_its_own_searches(tmp_path: Path) -> None:
+    """On a GPU the slower job has drawn other tokens."""
+    chunk, costs = Chunk(cast(Any, None), tmp_path, 0, 4, 0, 1), shards.Provenance(0.0, "cuda", 1, "scripted")
+    for job in ("first", "second"):
+        trace = pl.DataFrame([{"id": job}], schema=TRACES)
+        chunk.save(ChunkSamples(pl.DataFrame(schema=shards.SAMPLES), 1.0, costs, trace))
+    assert traces.read(chunk.trace_path)["id"].to_list() == ["first"]
 
 
 def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) -> None:

@@ -141,9 +141,13 @@ def test_a_folder_that_cannot_be_made_whole_is_removed(tmp_path: Path, monkeypat
         folder.mkdir()
         raise InputError("the disk is full")
 
-    monkeypatch.setattr(files, "make_folder", failing)
-    with pytest.raises(InputError, match="full"), files.temporary_folder(tmp_path / "x.parquet"):
-        pass
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="full"):
+        patch.setattr(files, "make_folder", failing)
+        with files.temporary_folder(tmp_path / "x.parquet"):
+            pass
+    full = OSError(errno.ENOSPC, "what pyarrow says, without the name of the file")
+    with pytest.raises(InputError, match=f"to {tmp_path}/x: No space left"), files.temporary_folder(tmp_path / "x"):
+        raise full
     assert not list(tmp_path.iterdir())
 
 
@@ -234,8 +238,12 @@ def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatc
 def test_one_process_alone_has_a_chunk_until_it_gives_it_back_or_is_silent(tmp_path: Path, monkeypatch: Patch) -> None:
     chunk = layout.chunk(tmp_path, (0, 4), (0, 1))
     first, second, third = Leases(), Leases(), Leases()
-    first._machine = b"another"
-    assert first.take(chunk) and first.take(chunk), "it has it already"
+    first._machine, synced = b"another", list[os.stat_result]()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle)))
+        assert first.take(chunk) and first.take(chunk), "it has it already"
+    is_lease = stat.S_ISREG(synced[-1].st_mode)
+    assert is_lease and synced[-1].st_size == len(b"another"), "others on NFS would see an empty file"
     assert not second.is_free(chunk) and not second.take(chunk)
     os.utime(layout.lease(chunk, 0), (1, time.time() - SILENT_SECONDS - 1))
     first.beat()
@@ -247,6 +255,8 @@ def test_one_process_alone_has_a_chunk_until_it_gives_it_back_or_is_silent(tmp_p
     assert not third.take(chunk), "without locks it may live"
     os.utime(layout.lease(chunk, 1), (1, time.time() - SILENT_SECONDS - 1))
     assert third.take(chunk)
+    os.utime(layout.lease(chunk, 2), (1, time.time() - 60))
+    assert not second.is_free(chunk), "between two reports, also if it could not be locked when it was taken"
     third.give_back(chunk, remove=True)
     monkeypatch.undo()
     assert first.take(chunk), "a lease on a chunk that is there may be gone"

@@ -108,11 +108,12 @@ def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
     """A young one may be under the pen of a running job."""
     folder = grid.folder(*CELL, "0" * 12)
     folder.mkdir(parents=True)
-    old, young = folder / ".s00000-00004.parquet.a.tmp", folder / ".s00000-00004.parquet.b.tmp"
-    for path in (old, young):
+    *old, young = (folder / f".s00000-00004.parquet.{end}" for end in ("Tv5ddf", "a.tmp", "b.tmp"))  # rsync's, ours
+    for path in (*old, young):
         path.touch()
-    os.utime(old, (1, 1))
-    assert unused(grid)["temporary file"] == [old]
+    for path in old:
+        os.utime(path, (1, 1))
+    assert unused(grid)["temporary file"] == old
 
 
 def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from searchlens.errors import InputError, JobError, counted
 from searchlens.plan import Grid
+from searchlens.store.files import make_folder
 
 SENT = ("generations", "traces", "recorded", "imports", "manifests", "config")
 """Folders that are carried; all else is made of them."""
@@ -86,7 +87,7 @@ class Place:
             more = f"name it by --there, or run `searchlens verify {self.results}` there"
             raise InputError(f"everything arrived, but {self.host} has no {program} to verify it", more)
         if done.returncode:
-            more = "`searchlens verify --repair` in that folder sets them aside; then give the same command again"
+            more = "`searchlens verify --repair` in both folders, a run of what both lack, then this command again"
             raise InputError(f"{self}: {(done.stdout or done.stderr).strip()}", more)
         return _last(done.stdout)
 
@@ -107,7 +108,7 @@ def pull(grid: Grid, source: str) -> str:
     """Fetch what this study lacks from its folder elsewhere, and verify all of it here; as ``push``."""
     place = _elsewhere(grid, source)
     place.check("cd")
-    grid.layout.results.mkdir(parents=True, exist_ok=True)
+    make_folder(grid.layout.results)
     fetched = _carried(place.path, f"{grid.layout.results}/")
     return f"{fetched} fetched from {place}; here: {Place('', '.', grid.layout.results).verify('')}"
 
@@ -134,7 +135,9 @@ def _carried(source: str, target: str) -> str:
         done = _run([*_COPY, *rules, "--", source, target])
         names |= {name for name in done.stdout.splitlines() if name[-1:] not in ("/", "")}
         if done.returncode not in (0, _VANISHED):
-            message = f"rsync ended with status {done.returncode}: {_last(done.stderr)}"
+            # Its last line says neither which file nor why.
+            told = (line for line in done.stderr.splitlines() if re.search(r' "|^(protocol|ssh)\b', line))
+            message = f"rsync ended with status {done.returncode}: {next(told, _last(done.stderr))}"
             raise JobError(message, "run the same command again: whole files that arrived are kept")
     return counted(len(names), "file")
 

@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import yaml
 
 from searchlens import __version__
+from searchlens.errors import InputError
 from searchlens.plan import pins
 from searchlens.store.files import canonical, read_json
+from searchlens.store.frames import made_by
 
 if TYPE_CHECKING:
     from searchlens.api.study import Study
@@ -64,7 +66,8 @@ from datasets import load_dataset
 samples = load_dataset("OWNER/NAME", "{first}", split="samples")  # or the path of this folder
 ```
 
-`searchlens compare` takes the folder `data/<checkpoint>/<benchmark>` of two checkpoints, behind `--against` that of RL.
+`searchlens compare` takes the file `data/<checkpoint>/<benchmark>/<policy>.parquet` of two checkpoints, behind
+`--against` that of RL.
 """
 
 
@@ -98,7 +101,10 @@ def _made(study: Study, pools: Sequence[Pool]) -> Iterator[str]:
     checkpoints: dict[str, tuple[str, ...]] = {}
     policies, cells = dict[str, str](), list[tuple[object, ...]]()
     for pool in pools:
-        signed = read_json(study.layout.scores(pool.checkpoint, pool.benchmark).with_suffix(".json"))
+        path = study.layout.scores(pool.checkpoint, pool.benchmark).with_suffix(".json")
+        if not path.exists():
+            raise InputError(f"{path} does not exist: the card of a dataset has its verdicts", made_by("score"))
+        signed = read_json(path)
         drawn, grader = signed["samples"], " ".join(signed["grader"].values())
         by = (", ".join(drawn[key]) or "unknown" for key in ("engines", "versions"))
         checkpoints.setdefault(pool.checkpoint, (_weights(study, pool.checkpoint), *by))

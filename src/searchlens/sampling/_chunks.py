@@ -87,6 +87,8 @@ class Chunk:
 
     def save(self, samples: ChunkSamples) -> None:
         """Write the finished chunk, unless another job has written it."""
+        if self.exists:  # with the record of its own searches, which on a GPU drew other tokens
+            return
         if (trace := samples.trace) is not None:  # first, because a chunk that exists is not sampled again
             files.replace(self.trace_path, lambda path: traces.write(trace, path))
         metadata = {"steps": repr(samples.steps), "provenance": json.dumps(asdict(samples.provenance))}

@@ -241,6 +241,10 @@ def temporary_folder(target: Path) -> Iterator[Path]:
     try:
         make_folder(folder)
         yield folder
+    except Exception as error:
+        if (found := of_system(error)) and found.filename is None and found.errno in _HINTS:  # of a file in it
+            raise _unwritable(target, found) from None
+        raise
     finally:
         with suppress(OSError):  # one that stays does no harm but take space
             shutil.rmtree(folder, ignore_errors=True)

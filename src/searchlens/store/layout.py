@@ -38,6 +38,7 @@ DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "measures
 POOL_PATTERN = r"pool-[0-9a-f]{8}"
 _MANIFEST = re.compile(rf"({POOL_PATTERN})(?:\.r(\d+))?\.json")
 _SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
+_RSYNC = re.compile(r"\.s\d+-\d+\.(parquet|json)\.\w{6}")
 _CHUNK = re.compile(r"s(\d+)-(\d+)\.q(\d+)-(\d+)\.chunk")
 
 
@@ -310,8 +311,8 @@ def chunk_samples(generation: Path) -> int:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether ``store.files`` or an import gives such names to what is not finished."""
-    return name.startswith(".") and name.endswith(".tmp")
+    """Whether ``store.files``, an import or rsync gives such names to what is not finished."""
+    return name.startswith(".") and (name.endswith(".tmp") or _RSYNC.fullmatch(name) is not None)
 
 
 def _in_chunks(generation: Path) -> list[Path]:

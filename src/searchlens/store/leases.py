@@ -56,9 +56,13 @@ class Leases:
         except FileNotFoundError:  # a shard was published, and everything removed of it
             return False
         self._held[path] = handle
-        with suppress(OSError):  # without locks, silence alone ends a lease
+        machine = b"?"  # without locks, silence alone ends a lease
+        with suppress(OSError):
             flock(handle, LOCK_EX | LOCK_NB)
-            os.write(handle, self._machine or b"?")
+            machine = self._machine or machine
+        with suppress(OSError):  # of a full disk
+            os.write(handle, machine)
+            os.fsync(handle)  # otherwise NFS shows others an empty file until the first beat
         return True
 
     def is_free(self, chunk: Path) -> bool:
