@@ -22,7 +22,7 @@ from searchlens.config import check
 from searchlens.config.model import from_plain, plain
 from searchlens.config.sampled import CheckpointSpec, VllmSpec
 from searchlens.engines import kind
-from searchlens.errors import JobError, JobStoppedError
+from searchlens.errors import JobError, JobStoppedError, counted
 from searchlens.plan import Grid
 from searchlens.sampling import GraceExpired, Job, Notice, _job, _work, generate, stop_signals, work
 from searchlens.sampling._chunks import Chunk, ChunkSamples
@@ -336,6 +336,48 @@ def test_a_worker_waits_for_what_others_sample_and_takes_over_from_one_that_died
     assert len(waits) == 2 and all(is_whole(grid)) and not chunks(grid)
 
 
+def test_a_shard_is_published_once_the_last_of_several_workers_is_done_with_it(
+    study: Raw, make_grid: Make, start: Start, tmp_path: Path
+) -> None:
+    """Not when each has gone through all shards: what another one finished meanwhile is seen."""
+    grid, notice, another, engine = make_grid(study), Notice(), Leases(), Scripted(repeatable=True)
+    start(telling(Scripted(repeatable=True), notice, 5), engine)
+    with pytest.raises(JobStoppedError):
+        sample(grid, notice)
+    (kept, _), published = chunks(grid), list[int]()
+    elsewhere = kept.rename(tmp_path / kept.name)
+    assert another.take(kept)
+
+    def each_step() -> None:
+        if engine.steps == 2:
+            elsewhere.rename(kept)
+        published.append(len(sidecars(grid)))
+
+    engine.each_step = each_step
+    sample(grid, Notice())
+    assert published[-1] == 3 and len(sidecars(grid)) == 4
+    assert len(engine.asked) == RUNS - 8, "nothing is drawn again"
+
+
+def test_a_worker_leaves_a_shard_to_the_one_that_publishes_it(study: Raw, make_grid: Make, start: Start) -> None:
+    """It has the lease on the last chunk until that is done."""
+    grid, seen, engine = make_grid(study), list[object](), Scripted(repeatable=True)
+    (pool,) = grid.jobs.pools(*CELL)
+    publish = shards.publish
+
+    def watched(*given: Any, **named: Any) -> None:
+        missing = Job(grid, pool, 1).missing_shards()
+        whole = all(chunk.exists for shard in missing for chunk in shard.chunks)
+        seen.append(_work._next(grid, [pool], Leases(), None) if whole else whole)
+        publish(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "publish", watched)
+        start(engine)
+        sample(grid, Notice())
+    assert seen == [False, False, False, None]
+
+
 # ---- what other jobs take away
 
 
@@ -428,7 +470,7 @@ def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path
     kept = len(chunks(stopped))
     assert kept
     status, said = end(begun(stopped))
-    assert status == 0 and said.count("kept from an earlier run") == kept
+    assert status == 0 and f" samples in {counted(kept, 'chunk')} are there already" in said
     assert end(other)[0] == 0
     assert content(stopped) == content(whole)
     for one in sidecars(stopped):

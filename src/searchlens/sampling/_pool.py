@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from searchlens.engines.kind import engine_kind
 from searchlens.errors import InputError, JobError, JobStoppedError, counted
 from searchlens.plan import Grid, JobPool, cost
 from searchlens.progress import Progress
-from searchlens.sampling._chunks import Chunk, remove_chunks
+from searchlens.sampling._chunks import Chunk, MissingShard, remove_chunks
 from searchlens.sampling._job import Job
 from searchlens.sampling._sample import sample
 from searchlens.search.policy import from_spec
@@ -201,14 +201,16 @@ class _PoolSampler:
         """Sample all chunks that no job has finished."""
         shards, pool = self.job.missing_shards(), self.job.pool
         self._shard = {chunk: shard for shard in shards for chunk in shard.chunks}
-        for chunk in [chunk for chunk in self._shard if chunk.load() is not None]:
-            log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
+        cell = f"{pool.checkpoint}/{pool.benchmark}"
+        if kept := [chunk for chunk in self._shard if chunk.load() is not None]:
+            samples = sum(chunk.samples for chunk in kept)
+            log.info("%s: %d samples in %s are there already", cell, samples, counted(len(kept), "chunk"))
+        for chunk in kept:
             del self._shard[chunk]
-        self._finished = set[Chunk]()
+        self._finished, self._of_others = set[Chunk](), defaultdict[MissingShard, set[Chunk]](set)
         self._unfinished, total = Counter(self._shard.values()), sum(chunk.samples for chunk in self._shard)
         work = sum(self._tokens(chunk.samples, chunk) for chunk in self._shard)
         self.record.begin(total)
-        cell = f"{pool.checkpoint}/{pool.benchmark}"
         log.info("%s %s: %d policies, %d samples to draw", cell, pool.name, len(pool.generations), total)
         for shard in shards:
             if not self._unfinished[shard]:
@@ -217,6 +219,8 @@ class _PoolSampler:
             return  # before the engine starts
         try:
             free = [chunk for chunk in self._shard if self.leases.is_free(chunk.path)]
+            for chunk in set(self._shard) - set(free):
+                self._of_others[self._shard[chunk]].add(chunk)
             any(self.leases.take(chunk.path) for chunk in free)  # one, which others see while the engine starts
             rounds = _rounds(self.job, free)
             self._progress = Progress(cell, total, "samples", work)  # after the engine's start, which it does not count
@@ -234,21 +238,25 @@ class _PoolSampler:
             together = chunks if leased else list(reversed(chunks))
             for chunk, samples in sample(self.job, self._pending(together, leased=leased), self._count):
                 chunk.save(samples)
-                self.leases.give_back(chunk.path)
                 self._finish(chunk)
+                self.leases.give_back(chunk.path)  # now, so that no worker publishes the shard as well
 
     def _pending(self, chunks: Sequence[Chunk], *, leased: bool) -> Iterator[Chunk]:
         """Yield the chunks that are to be sampled, until a signal comes."""
         for chunk in chunks:
             if self.notice.signal:
                 return
-            if not leased or chunk.exists or self.leases.take(chunk.path):
-                if not chunk.exists:
-                    yield chunk
-                else:  # another process has finished it
-                    self.leases.give_back(chunk.path, remove=True)
-                    self._count(chunk.samples, chunk)
-                    self._finish(chunk)
+            of_others = self._of_others[self._shard[chunk]]
+            if leased and not chunk.exists and not self.leases.take(chunk.path):
+                of_others.add(chunk)
+                continue
+            of_others.discard(chunk)
+            if not chunk.exists:
+                yield chunk
+            elif chunk not in self._finished:  # another process has finished it
+                self.leases.give_back(chunk.path, remove=True)
+                self._count(chunk.samples, chunk)
+                self._finish(chunk)
 
     def _count(self, samples: int, chunk: Chunk) -> None:
         tokens = self._tokens(samples, chunk)
@@ -262,11 +270,16 @@ class _PoolSampler:
         return samples * self.job.grid.jobs.tokens_each(chunk.generation.policies[0], self.job.pool.benchmark)
 
     def _finish(self, chunk: Chunk) -> None:
-        """Count a finished chunk; if it is the last one of its shard, publish the shard."""
+        """Count a finished chunk, and what others have finished since; publish their shard if it was the last one."""
         shard = self._shard[chunk]
-        self._finished.add(chunk)
-        self.record.unfinished[chunk.generation.id] -= chunk.samples
-        self._unfinished[shard] -= 1
+        since = {each for each in self._of_others[shard] if each.exists}
+        self._of_others[shard] -= since
+        for each in since:
+            self._count(each.samples, each)
+        for each in (chunk, *since):
+            self.record.unfinished[each.generation.id] -= each.samples
+        self._finished |= {chunk, *since}
+        self._unfinished[shard] -= 1 + len(since)
         if not self._unfinished[shard]:
             shard.publish()
 

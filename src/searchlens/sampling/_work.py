@@ -73,11 +73,12 @@ def _next(grid: Grid, left: list[JobPool], leases: Leases, loaded: Job | None) -
     """The pool to go on with; None if others sample all that is left."""
     open_pools, others = list[tuple[JobPool, int]](), Counter[str]()
     for pool in left:
-        chunks = [one.path for each in Job(grid, pool, 1).missing_shards() for one in each.chunks if not one.exists]
-        free = sum(map(leases.is_free, chunks))
-        others[pool.checkpoint] += len(chunks) - free
-        if free or not chunks:
-            open_pools.append((pool, len(chunks) - free))
+        every = [one for each in Job(grid, pool, 1).missing_shards() for one in each.chunks]
+        missing = [one for one in every if not one.exists]
+        held = sum(not leases.is_free(one.path) for one in missing or every)  # or while its last shard is published
+        others[pool.checkpoint] += held
+        if held < len(missing) or not held:
+            open_pools.append((pool, held))
     here = loaded.pool.checkpoint if loaded else ""
     # Workers that start at the same time see nothing of each other, so chance decides among equals.
     ranked = [((p.checkpoint != here, others[p.checkpoint], held, random.random()), p) for p, held in open_pools]
