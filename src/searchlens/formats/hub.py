@@ -35,13 +35,11 @@ COLUMNS = {
     "answer": "what the grader found as the answer of the text",
 }
 """Meaning of the columns of the data; null is not known, or withheld."""
-_SIZES = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
 
 _CARD = """---
 pretty_name: searchlens samples of {names}
 task_categories: [text-generation]
 tags: [searchlens]
-size_categories: [{size}]
 {configs}# license: yours to choose; questions, weights and their texts have terms of their own
 ---
 
@@ -74,14 +72,12 @@ samples = load_dataset("OWNER/NAME", "{first}", split="samples")  # or the path 
 def card(study: Study, pools: Sequence[Pool], folder: Path) -> str:
     """The card of the pools that were written into a folder, below ``data``, one folder for each checkpoint."""
     names = list(dict.fromkeys(pool.checkpoint for pool in pools))
-    rows = sum(pq.read_metadata(path).num_rows for path in (folder / "data").rglob("*.parquet"))
     files = {name: [{"split": "samples", "path": f"data/{name}/*/*.parquet"}] for name in names}
     configs = [{"config_name": name, "data_files": each} for name, each in files.items()]
     return _CARD.format(
-        size=next((size for most, size in _SIZES.items() if rows < most), "n>10M"),
         configs=yaml.safe_dump({"configs": configs}, sort_keys=False),
         names=", ".join(names),
-        rows=rows,
+        rows=sum(pq.read_metadata(path).num_rows for path in (folder / "data").rglob("*.parquet")),
         version=__version__,
         fingerprint=study.fingerprint,
         made="\n\n".join(_made(study, pools)),
