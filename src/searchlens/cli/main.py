@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = files.of_system(error)
         if found is None or found.filename is None or log.isEnabledFor(logging.DEBUG):
             raise
-        return _ended(2 if found.errno in files.NAMES else 1, f"error: {files.unread(found)}")
+        return _ended(2 if found.errno in files.WRONG_NAMES else 1, f"error: {files.unread(found)}")
     return 0
 
 

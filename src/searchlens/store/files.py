@@ -42,11 +42,11 @@ _HINTS = {
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR), _UNWRITABLE),
 }
 
-NAMES = {errno.ENAMETOOLONG: "give a shorter name", errno.EISDIR: "name a file, not a folder"}
+WRONG_NAMES = {errno.ENAMETOOLONG: "give a shorter name", errno.EISDIR: "name a file, not a folder"}
 """What the system answers to a wrong name, with hints."""
 
 _NOT_READ = {
-    **NAMES,
+    **WRONG_NAMES,
     **dict.fromkeys((errno.EACCES, errno.EPERM), "ask its owner for access, then run the same command again"),
     **dict.fromkeys(
         (errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n), and run the same command again"
