@@ -20,7 +20,11 @@ import harness
 import polars as pl
 
 ZOO = harness.MICRO.parent
-ONE = {**dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1"), "HF_HUB_OFFLINE": "1"}
+ONE = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
+    "HF_HUB_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",  # all would share a GPU
+}
 
 
 def settings(samples: int) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import sys
@@ -447,18 +446,52 @@ def test_wrong_numbers_are_refused_by_name(
     assert "requirements/vllm.txt" in str(error.value)
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_bits_that_depend_on_the_batch_are_refused(engine: TransformersEngine, same: bool) -> None:
-    """The embedded engine has the tokens; in place of its last digits there are none, or others in each batch."""
-    numbers = itertools.count()
+class Rounded:
+    """In place of the last digits of a text are those of a product of so many rows."""
 
-    def spoil(done: Completion) -> Completion:
-        digits = np.zeros_like(done.logprobs) if same else np.full_like(done.logprobs, next(numbers))
-        return done._replace(logprobs=digits, sampling_logprobs=digits)
+    max_rows = 64
 
-    spoiled: Any = Spoiled(engine, spoil)
-    with nullcontext() if same else pytest.raises(InputError, match=r"vLLM 9.9: batch_invariant, but a text drawn alo"):
-        _vllm_start.require_same_bits(spoiled, "vLLM 9.9", 5)
+    def __init__(self, engine: TransformersEngine, digits: Callable[[int, int], float]) -> None:
+        self.engine, self.digits = engine, digits
+        self.max_model_len, self.vocab_size = engine.max_model_len, engine.vocab_size
+        self.added: list[tuple[int, Request]] = []
+
+    def clear(self) -> None:
+        self.engine.clear()
+        self.added.clear()
+
+    def add(self, number: int, request: Request) -> None:
+        self.engine.add(number, request)
+        self.added.append((number, request))
+
+    def step(self) -> list[tuple[int, Any]]:
+        """The prompts of as many as have a row are computed at once."""
+        first = [number for number, _ in self.added[: self.max_rows]]
+        tokens = sum(len(request.prompt) for _, request in self.added[: self.max_rows])
+        made = []
+        for number, done in self.engine.step():
+            digits = np.full_like(done.logprobs, self.digits(tokens, first.index(number) if number in first else -1))
+            made.append((number, done._replace(logprobs=digits, sampling_logprobs=digits)))
+        return made
+
+
+@pytest.mark.parametrize(
+    ("digits", "same"),
+    [
+        (lambda tokens, position: 0, True),
+        (lambda tokens, position: tokens, False),
+        (lambda tokens, position: tokens > 6000, False),  # one order has 6,176 tokens of prompts in a step
+        (lambda tokens, position: tokens < 128, False),
+        (lambda tokens, position: position == 17, False),
+    ],
+    ids=["the same", "others in each batch", "of many rows", "of few rows", "of one place in the batch"],
+)
+def test_bits_that_depend_on_the_batch_are_refused(
+    engine: TransformersEngine, digits: Callable[[int, int], float], same: bool
+) -> None:
+    rounded: Any = Rounded(engine, digits)
+    with nullcontext() if same else pytest.raises(InputError, match=r"vLLM 9.9: batch_invariant, but a text differs"):
+        _vllm_start.require_same_bits(rounded, "vLLM 9.9", 5)
 
 
 def test_a_gpu_without_the_kernels_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ TOLERANCE = 5e-4
 reports log p was off by up to 6e-5 among 262,144 tokens; what the engine records, by 3e-6."""
 
 _TOKENS = 8
+_LONGEST = 128  # tokens of a prompt
 _TEMPERATURE = 0.5
 _WAYS = Sampling(1.0), Sampling(_TEMPERATURE, top_k=2), Sampling(0.0)
 
@@ -265,18 +266,32 @@ def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...])
 
 
 def require_same_bits(engine: Engine, version: str, token: int) -> None:
-    """Draw texts among others and alone, on an idle engine; InputError if a bit of one depends on the others."""
-    count = min(3 * _TOKENS, engine.max_model_len // 2)
-    lengths = range(1, 1 + min(32, count, engine.max_model_len - count))
-    requests = [Request(prompt=(token,) * length, sampling=PLAIN, seed=length, max_tokens=count) for length in lengths]
-    together = dict(complete(engine, requests))
-    for number in range(0, len(requests), 8):
-        ((_, alone),) = complete(engine, [requests[number]])
-        if any(one.tobytes() != two.tobytes() for one, two in zip(alone[:3], together[number][:3], strict=True)):
-            raise InputError(
-                f"{version}: batch_invariant, but a text drawn alone differs from the same text drawn among others",
-                "vLLM has no such kernels for this model on this device: leave the option out",
-            )
+    """Draw more texts than rows, in two orders and alone, on an idle engine; InputError if a bit depends on others.
+
+    Products of few rows may have other kernels than products of many, so a step has from one token to as many as fit.
+    No two prompts begin alike, and nothing is in the cache.
+    """
+    longest = max(1, min(_LONGEST, engine.max_model_len // 2))
+    count = min(3 * _TOKENS, engine.max_model_len - longest)
+    requests = [
+        Request(
+            prompt=((token + number) % engine.vocab_size,) * (longest - number % longest),
+            sampling=PLAIN,
+            seed=number,
+            max_tokens=1 + number % count,
+        )
+        for number in range(engine.max_rows + engine.max_rows // 4)
+    ]
+    every = range(len(requests))
+    drawn = dict[int, bytes]()
+    for order in (every, every[::-1], *([number] for number in every[:: 1 + len(every) // 4])):
+        for position, done in dict(complete(engine, [requests[number] for number in order])).items():
+            bits = b"".join(array.tobytes() for array in done[:3])
+            if drawn.setdefault(order[position], bits) != bits:
+                raise InputError(
+                    f"{version}: batch_invariant, but a text differs if others are drawn beside it",
+                    "vLLM has no such kernels for this model on this device: leave the option out",
+                )
 
 
 def differences(plain: Completion, two: Completion, greedy: Completion) -> list[tuple[str, float]]:
