@@ -16,7 +16,7 @@ GOLDEN = {
     "recorded": ("767ed3480769", "44136fa355b3"),
     "zoo": ("1e422dacb0d5", "19b2ca59efc9"),
     "vllm": ("07597064eca2", "975f7ceec65a"),
-    "paper": ("4c2212439f4a", "41a6bbcabd87"),
+    "paper": ("4c2212439f4a", "6800eb4c444f"),
 }
 """Digest of all ids, names and sample counts, and of all pools; of config/paper.yaml with nothing pinned.
 

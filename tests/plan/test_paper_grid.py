@@ -217,7 +217,7 @@ def test_snakemake_plans_it_without_weights_questions_or_network(folder: Path) -
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     jobs = dict(line.split() for line in said.splitlines() if line.startswith(("generate ", "boptr ")))
-    assert jobs == {"generate": "264", "boptr": "1"}
+    assert jobs == {"generate": "263", "boptr": "1"}
 
 
 @pytest.mark.long
