@@ -494,6 +494,10 @@ def test_bits_that_depend_on_the_batch_are_refused(
         _vllm_start.require_same_bits(rounded, "vLLM 9.9", 5)
 
 
+def test_bits_are_not_compared_without_room_for_a_token() -> None:
+    _vllm_start.require_same_bits(SimpleNamespace(max_model_len=1), "vLLM 9.9", 5)  # type: ignore[arg-type]
+
+
 def test_a_gpu_without_the_kernels_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla T4")

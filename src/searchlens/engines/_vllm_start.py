@@ -271,7 +271,9 @@ def require_same_bits(engine: Engine, version: str, token: int) -> None:
     Products of few rows may have other kernels than products of many, so a step has from one token to as many as fit.
     No two prompts begin alike, and nothing is in the cache.
     """
-    longest = max(1, min(_LONGEST, engine.max_model_len // 2))
+    longest = min(_LONGEST, engine.max_model_len // 2)
+    if not longest:
+        return
     count = min(3 * _TOKENS, engine.max_model_len - longest)
     requests = [
         Request(
