@@ -3,8 +3,8 @@
     python perf/workers.py [4 ...] [--samples 512]     # six minutes; needs so many cores, with nothing else on them
 
 The baseline is one worker in the same run. The study is the micro pair on the embedded engine, under two policies and
-greedy; each number gets a new folder, and the time is from the first start to the last end. A start takes some seconds,
-so one worker should have minutes to do.
+greedy; each number gets a new folder, and the time is from the first start to the last end. It is given with the start,
+and without: less what as many workers take for a sample of each question.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def settings(samples: int) -> dict[str, object]:
     }
 
 
-def rate(workers: int, samples: int) -> float:
-    """Samples a second of so many workers."""
+def timed(workers: int, samples: int) -> tuple[int, float]:
+    """How many samples so many workers draw, and in how many seconds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         harness.save(folder, settings(samples))
@@ -57,8 +57,17 @@ def rate(workers: int, samples: int) -> float:
             raise SystemExit("a worker failed")
         seconds = time.perf_counter() - begun
         drawn = sum(pl.scan_parquet(path).select(pl.len()).collect().item() for path in folder.rglob("s*.parquet"))
-    print(f"{workers:>3} workers: {drawn:,} samples in {seconds:.0f} s, {drawn / seconds:,.0f} a second", flush=True)
-    return drawn / seconds
+    return drawn, seconds
+
+
+def rates(workers: int, samples: int) -> tuple[float, float]:
+    """Samples a second of so many workers, with their start and without."""
+    few, start = timed(workers, 1)
+    drawn, seconds = timed(workers, samples)
+    whole, steady = drawn / seconds, (drawn - few) / (seconds - start)
+    print(f"{workers:>3} workers: {drawn:,} samples in {seconds:.0f} s, {whole:,.0f} a second, ", end="")
+    print(f"{steady:,.0f} without the {start:.1f} s of the start", flush=True)
+    return whole, steady
 
 
 def main() -> None:
@@ -66,9 +75,10 @@ def main() -> None:
     parser.add_argument("workers", type=int, nargs="*", default=[4])
     parser.add_argument("--samples", type=int, default=512, help="of a question under each policy")
     args = parser.parse_args()
-    one = rate(1, args.samples)
+    one = rates(1, args.samples)
     for workers in args.workers:
-        print(f"{workers:>3} workers: {rate(workers, args.samples) / one:.2f} times the rate of one")
+        whole, steady = (some / single for some, single in zip(rates(workers, args.samples), one, strict=True))
+        print(f"{workers:>3} workers: {whole:.2f} times the rate of one, {steady:.2f} without starts")
 
 
 if __name__ == "__main__":
