@@ -38,12 +38,14 @@ def compared(base: Path, rl: Path, **wishes: Any) -> dict[str, Any]:
 
 def test_each_task_of_both_sides_is_compared_as_if_it_were_alone(tmp_path: Path) -> None:
     base, rl = logs(tmp_path, ("sums", "adds", "mine"), ("sums", "adds", "other"))
+    (base / "samples_empty.jsonl").touch()
     found = compared(base, rl)
     assert list(found) == ["adds", "sums"]
     for task, each in found.items():
         alone = compare_logs([base], [rl], Wishes(draws=200, tasks=(task,)))
         assert each.comparison.to_dict() == alone.comparison.to_dict()
-        assert each.notes == (*alone.notes, "only Base has the task mine", "only RL has the task other")
+        empty = f"{base / 'samples_empty.jsonl'} has no samples of its format: it is empty"
+        assert each.notes == (*alone.notes, empty, "only Base has the task mine", "only RL has the task other")
 
 
 def test_one_side_may_have_a_single_task(tmp_path: Path) -> None:

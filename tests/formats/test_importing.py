@@ -183,13 +183,50 @@ def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
             pass
 
 
-def test_a_folder_is_read_as_the_files_in_it(tmp_path: Path) -> None:
+def test_a_folder_is_read_as_the_files_in_it_and_below(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
     written(tmp_path / "a.jsonl", GOOD[:2])
-    written(tmp_path / "b.jsonl", GOOD[2:])
+    written(tmp_path / "more/b.jsonl", GOOD[2:])
     (tmp_path / "notes.txt").write_text("nothing of this")
     with read_pools([tmp_path], SUMS, "math", BASE) as reading:
         assert [file.name for file in reading.files] == ["a.jsonl", "b.jsonl"]
-        assert reading.pools[0].samples == 2
+        assert reading.pools[0].samples == 2 and not reading.notes
+
+
+@pytest.mark.parametrize("among_others", [True, False])
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        (
+            "b.jsonl.gz",
+            gzip.compress(json.dumps(GOOD[2]).encode())[:-9],
+            r"b\.jsonl\.gz is damaged: Compressed file ended",
+        ),
+        ("b.jsonl", b'{"question": "\xe9"}\n', r"b\.jsonl:1: not UTF-8 text \(byte 14 of the line\)"),
+    ],
+    ids=["cut off", "other encoding"],
+)
+def test_a_damaged_file_in_a_folder_is_refused(
+    tmp_path: Path, name: str, content: bytes, says: str, among_others: bool
+) -> None:
+    """Without it numbers would be those of the other files."""
+    (tmp_path / name).write_bytes(content)
+    if among_others:
+        written(tmp_path / "a.jsonl", GOOD)
+    with pytest.raises(InputError, match=says), read_pools([tmp_path], SUMS, "math", BASE):
+        pass
+
+
+def test_files_that_are_left_out_of_a_folder_are_noted(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", GOOD)
+    (tmp_path / "b.jsonl").touch()
+    written(tmp_path / "c.jsonl", [{"prompt": 1, "completion": 2}])
+    with read_pools([tmp_path], SUMS, "math", BASE) as reading:
+        what = "a file has no samples of this format"
+        assert list(reading.notes) == [
+            f"{what}: it is empty ({tmp_path / 'b.jsonl'})",
+            f"{what}: its first row has the keys prompt, completion ({tmp_path / 'c.jsonl'})",
+        ]
 
 
 def test_a_file_twice_is_refused(tmp_path: Path) -> None:

@@ -203,7 +203,8 @@ def compare_tasks(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wis
         if wishes.questions is not None:
             raise
     ours, theirs = (files_of_tasks(paths, wishes.log) for paths in (base, rl))
-    found, left_out = list[LogComparison](), list[str]()
+    beside = {path: what for paths in (base, rl) for path, what in recognised(paths).left_out.items()}
+    found, left_out = list[LogComparison](), [f"{path} has no samples of its format: {beside[path]}" for path in beside]
     for task in sorted({**ours, **theirs}):
         try:
             if task in ours and task in theirs:

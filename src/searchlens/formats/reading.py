@@ -135,6 +135,8 @@ class _Assembly:
     def reading(self) -> Reading:
         """Read everything, check it, and describe the pools."""
         self._extract = grading.grader(self.grader).extract
+        for path, what in self.chosen.left_out.items():
+            self.notes.add(f"a file has no samples of this format: {what}", str(path))
         for sample in guarded(self.chosen.reader, self.chosen.files, self.choices.wishes, self.notes):
             self._add(sample)
         if absent := [task for task in self.choices.tasks if task not in self.tasks]:

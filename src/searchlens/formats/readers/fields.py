@@ -226,11 +226,7 @@ class InFolders:
 
     def files(self, path: Path) -> list[Path]:
         """Files of the format: the path itself, or those in a folder and below it, by name; hidden ones left out."""
-        if path.is_file():
-            return [path] if self.fits(path) else []
-        below = (file for file in sorted(path.rglob("*")) if re.fullmatch(self.name + _COMPRESSED, file.name))
-        shown = (file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts))
-        return [file for file in shown if file.is_file() and self.fits(file)]
+        return [file for file in ([path] if path.is_file() else below(path, self.name)) if self.fits(file)]
 
     def fits(self, path: Path) -> bool:
         """Whether a file is of the format."""
@@ -240,6 +236,14 @@ class InFolders:
     def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether the first row of a file of lines is of this format."""
         return all(key in row for key in self.keys)
+
+
+def below(folder: Path, name: str) -> Iterator[Path]:
+    """Files in a folder and below it, sorted, whose names are of a form, compressed or not; hidden ones left out."""
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not hidden and re.fullmatch(name + _COMPRESSED, path.name) and path.is_file():
+            yield path
 
 
 def plain_name(path: Path) -> str:

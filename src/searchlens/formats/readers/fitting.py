@@ -6,12 +6,13 @@ here, with the file, the line or member, and the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchlens import catalogue
 from searchlens.errors import InputError
+from searchlens.formats.readers.fields import below, plain_name
 from searchlens.formats.readers.lines import kind, named
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Reader, Stream
 from searchlens.formats.readers.own import rows
@@ -22,22 +23,25 @@ _MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError
 _HINT = "was it written by another version of the tool, or changed by hand?"
 _LARGEST = 2**31
 """Token ids and numbers of tokens are below it."""
+_LOGS = r".+\.(jsonl?|ndjson|csv|tsv|parquet|eval)"
 _SHOWN = 8
 _LISTED = 24
 _FINISHES = ("stop", "length", "failed", "unknown")
 
 
 class Recognised(NamedTuple):
-    """The reader that fits some paths, the files that it reads, and its name."""
+    """The reader that fits some paths, the files that it reads, its name, and what it does not read beside them."""
 
     reader: Reader
     files: list[Path]
     name: str
+    left_out: dict[Path, str]
+    """Files of the same kind in the same folder, and what each is."""
 
 
 def recognised(paths: Sequence[Path]) -> Recognised:
     """The one reader whose format the files, or those in folders, have; an ``InputError`` says what they are if none or
-    several fit.
+    several fit, or which file beside them is damaged.
     """
     readers: dict[str, Reader] = {name: catalogue.find("reader", name)() for name in catalogue.declared("reader")}
     titles = catalogue.titles("reader")
@@ -56,7 +60,7 @@ def recognised(paths: Sequence[Path]) -> Recognised:
         which = "; ".join(f"{titles[name]}: {next(iter(files))}{more[name]}" for name, files in found.items())
         raise InputError(f"files of several formats: {which}", "import the files of one format at a time")
     ((name, only),) = found.items()
-    return Recognised(readers[name], list(only), name)
+    return Recognised(readers[name], list(only), name, dict(_left_out(paths, only)))
 
 
 def _files(reader: Reader, path: Path) -> list[Path]:
@@ -67,22 +71,33 @@ def _files(reader: Reader, path: Path) -> list[Path]:
         return []
 
 
+def _left_out(paths: Sequence[Path], files: Container[Path]) -> Iterator[tuple[Path, str]]:
+    """Files beside those of a format that end as they do, and what each is; an ``InputError`` if one is damaged."""
+    for folder in filter(Path.is_dir, paths):
+        every = list(below(folder, _LOGS))
+        endings = {Path(plain_name(path)).suffix for path in every if path in files}
+        places = {path.parent for path in every if path in files}
+        for path in every:
+            if path not in files and Path(plain_name(path)).suffix in endings:
+                what = _description(path)
+                if path.parent in places:
+                    yield path, what
+
+
 def _description(path: Path) -> str:
-    """What a path is, as far as its first bytes and rows tell."""
+    """What a path is, as far as its first bytes and rows tell; an ``InputError`` if it is damaged."""
     if path.is_dir():
         names = sorted(entry.name for entry in path.iterdir())
         inside = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else "nothing"
-        return f"a folder with {inside}"
+        logs = [f"; {log}: {_description(log)}" for log in below(path, _LOGS)]
+        return f"a folder with {inside}{''.join(logs[:1])}"
+    what = kind(path)
     if path.stat().st_size == 0:
         return "it is empty"
-    what = kind(path)
     if what == "zip":
         return "a zip archive that is no log of a known harness"
     problems = Problems()
-    try:
-        row = next((row for _, row in rows(path, problems)), None)
-    except InputError as error:
-        return error.message
+    row = next((row for _, row in rows(path, problems)), None)
     if row is None:
         why = next(iter(problems.lines), "all are blank")
         return "Parquet without rows" if what == "parquet" else f"no row of it can be read: {why}"

@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 from searchlens.benchmarks.files import distinct, refuse_constant
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
-from searchlens.formats.readers.fields import ENDS, NOISE, finish_of, golds_of, number_of
+from searchlens.formats.readers.fields import ENDS, NOISE, InFolders, finish_of, golds_of, number_of
 from searchlens.formats.readers.lines import kind, opened, raw
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Stream, Verdict, shown
 from searchlens.store import parquet
@@ -26,16 +26,21 @@ Row = tuple[str, dict[str, Any]]
 
 
 @reader("own", title="rows with question, sample and text", ran=True, wishes=())
-class OwnReader:
+class OwnReader(InFolders):
     """JSON lines, a JSON list, CSV or Parquet, compressed or not, with the columns of docs/import.md.
 
     Keys that it does not know are left out, and noted.
     """
 
-    def files(self, path: Path) -> list[Path]:
-        """The file, or those of a folder, whose first row has a question, a sample and a text or a verdict."""
-        inside = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
-        return [file for file in inside if kind(file) != "zip" and _fits(file)]
+    name = r".+\.(jsonl?|ndjson|csv|tsv|parquet)"
+
+    def fits(self, path: Path) -> bool:
+        """Whether the first row of a file has a question, and a sample, a text or a verdict."""
+        try:
+            row = next((row for _, row in rows(path, Problems())), None)
+        except InputError:
+            return False
+        return row is not None and "question" in row and bool(row.keys() & {"sample", "text", "correct"})
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples of all files; a wrong row is left out here, and refused when all rows were read."""
@@ -65,14 +70,6 @@ class OwnReader:
         for key, places in partial:
             problems.add(f"key {key!r} is missing here but given on other rows; give it on all or none", places[False])
         problems.refuse()
-
-
-def _fits(file: Path) -> bool:
-    try:
-        row = next((row for _, row in rows(file, Problems())), None)
-    except InputError:
-        return False
-    return row is not None and "question" in row and bool(row.keys() & {"sample", "text", "correct"})
 
 
 # ---- one row
