@@ -24,7 +24,7 @@ from searchlens.sampling._job import Job
 from searchlens.search.driver import Failure, Outcome, Usage, run, start
 from searchlens.search.policy import Policy, from_spec
 from searchlens.search.recorder import Recorder
-from searchlens.search.task import Candidate, Search, Task, unrecorded
+from searchlens.search.task import Candidate, Search, unrecorded
 from searchlens.store import provenance, shards
 from searchlens.store.columns import TRACES
 
@@ -158,23 +158,10 @@ class _RunningChunk:
     def start(self, question: int, run_: int) -> Search:
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
-        prompter = job.prompter
         recorder = None
         if self.traced and self.traced.holds(question, run_):
-            recorder = self.recorders[question, run_] = Recorder(prompter.text, self.traced.run_bytes)
-        task = Task(
-            job.prompts[question],
-            seed,
-            job.max_tokens,
-            prompter.stop_ids,
-            self.step_ids,
-            prompter.text,
-            job.answer,
-            prompter.template.check_every,
-            prompter.template.stop_texts,
-            prompter.spell,
-            recorder.note if recorder else unrecorded,
-        )
+            recorder = self.recorders[question, run_] = Recorder(job.prompter.text, self.traced.run_bytes)
+        task = job.task(question, seed, self.step_ids, recorder.note if recorder else unrecorded)
         search = start(task, self.policy)
         return recorder.watch(search) if recorder else search
 
