@@ -407,18 +407,10 @@ def _row(number: int, rows: list[tuple[Record, Record]], options: Record) -> Rec
 
 _SCHEMA = pl.Schema(
     {
-        "question": pl.String(),
-        "sample": pl.Int64(),
-        "text": pl.String(),
-        "tokens": pl.Int64(),
+        **{name: pl.String() for name in hub.COLUMNS if name != "benchmark"},
+        **dict.fromkeys(("sample", "tokens"), pl.Int64()),
         "logprob": pl.Float64(),
-        "finish": pl.String(),
-        "gold": pl.String(),
-        "prompt": pl.String(),
-        "policy": pl.String(),
-        "model": pl.String(),
         "correct": pl.Boolean(),
-        "answer": pl.String(),
     }
 )
 """``logprob`` is the mean over tokens, as in docs/import.md."""
