@@ -64,7 +64,8 @@ def trace(grid: Grid, checkpoint: str, benchmark: str, policy: str, traced: Trac
     try:
         ((_, drawn),) = sample(job, [chunk], lambda *_: None)
     finally:
-        job.close()
+        if "engine" in job.__dict__:
+            job.engine.close()
     first = [shard for shard in shards_of(folder) if shard.present and shard.start < chunk.stop]
     _require_equal(stored, drawn.frame, first, f"{drawn.provenance.engine} on {drawn.provenance.device}")
     assert drawn.trace is not None, "these searches were recorded"
