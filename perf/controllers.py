@@ -108,7 +108,7 @@ def main() -> None:
     args = parser.parse_args()
     kind = ResidentEngine if args.device == "cuda" else TransformersEngine  # as the cohort's jobs ask for it
     engine = kind(MODEL, device=args.device, dtype="float32", threads=1)
-    questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[: args.questions]
+    questions = benchmarks.read([ZOO / "benchmarks/math.jsonl"]).questions[: args.questions]
     bench, count = Bench(engine, Prompter(MODEL, prompts.template("zoo")), questions), len(questions)
     policy = parse(SWEEP)
     bench.timed(policy, 2, min(64, count), live=4096)  # kernels are compiled on first use

@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--compared", type=int, default=64, help="questions of the first part")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    questions = benchmarks.load(ZOO / "benchmarks/math.jsonl")[:QUESTIONS]
+    questions = benchmarks.read([ZOO / "benchmarks/math.jsonl"]).questions[:QUESTIONS]
     prompter = Prompter(MODEL, prompts.template("zoo"))
 
     def engine(kind: type[TransformersEngine], rows: int) -> TransformersEngine:

@@ -279,7 +279,7 @@ def test_a_family_with_fields_of_its_own_and_one_moved_into_the_package(checkout
     (checkout / "data/capitals.jsonl").write_text("".join(rows))
     code = (
         "from pathlib import Path\nfrom searchlens import benchmarks\n"
-        "print([q.gold for q in benchmarks.load(Path('data/capitals.jsonl'), family='capitals')])"
+        "print([q.gold for q in benchmarks.read([Path('data/capitals.jsonl')], family='capitals').questions])"
     )
     assert pages.run(checkout, sys.executable, "-c", code).stdout == "['A', 'B']\n"
 

@@ -322,14 +322,14 @@ def test_a_family_of_an_extension_is_read_and_checked(declare: Declare, tmp_path
     )
     assert (loaded.source, loaded.checked) == ("all", 0)
     with pytest.raises(InputError, match=r"has 1 question; Capitals has 2 \(all\)"):
-        benchmarks.load(_capitals(tmp_path, "Paris"), family="capitals")
+        benchmarks.read([_capitals(tmp_path, "Paris")], family="capitals")
     digests.write("capitals", [str(_capitals(tmp_path, "Paris", "Rome"))])
     assert (tmp_path / "golds" / "capitals.txt").exists()
     with pytest.raises(InputError, match=r"question 2 \(capitals-0002\): gold 'Milan'"):
-        benchmarks.load(_capitals(tmp_path, "Paris", "Milan"), family="capitals")
+        benchmarks.read([_capitals(tmp_path, "Paris", "Milan")], family="capitals")
     (tmp_path / "wrong.jsonl").write_text('{"country": "France"}\n')
     with pytest.raises(InputError, match="row 1: no capital"):
-        benchmarks.load(tmp_path / "wrong.jsonl", family="capitals")
+        benchmarks.read([tmp_path / "wrong.jsonl"], family="capitals")
 
 
 def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, raw: dict[str, Any]) -> None:

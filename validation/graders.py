@@ -163,7 +163,7 @@ def golds_of(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 def loaded(path: Path, family: str) -> list[str]:
     """Golds as a study reads them."""
-    return [question.gold for question in benchmarks.load(path, family=family, check=False)]
+    return [question.gold for question in benchmarks.read([path], family=family, check=False).questions]
 
 
 def gsm8k(path: Path) -> list[str]:

@@ -224,7 +224,7 @@ def test_measures_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
 @pytest.mark.cohort
 def test_guessing_on_the_recorded_choices() -> None:
     path = COHORT.parent / "benchmarks/gpqa.jsonl.gz"
-    guess = measures.guess_chance([benchmarks.options(question) for question in benchmarks.load(path)])
+    guess = measures.guess_chance([benchmarks.options(question) for question in benchmarks.read([path]).questions])
     assert (100 * measures.guess_null(guess, [1, 4, 16]).mean(axis=0)).round(1).tolist() == [20.0, 57.6, 94.7]
     for checkpoint, wanted in (("anchor-base", [21.1, 57.8]), ("anchor-rl", [41.0, 73.2])):
         found = measures.guess_corrected(recorded(checkpoint, "zoo-gpqa"), guess, [1, 4])

@@ -39,11 +39,11 @@ def path(tmp_path: Path) -> Path:
 
 def test_rows_become_questions_in_file_order(path: Path) -> None:
     path.write_text(lines(GOOD, "", {**OTHER, "gold": "", "checks": {"count": {"n": 2}}}))
-    assert benchmarks.load(path) == (
+    assert benchmarks.read([path]).questions == (
         Question("a", "What is 1+1?", "2"),
         Question("b", "What is 2+2?", "", {"count": {"n": 2}}, {"level": 1}),
     )
-    assert [question.id for question in benchmarks.load(path, limit=1)] == ["a"]
+    assert [question.id for question in benchmarks.read([path], limit=1).questions] == ["a"]
 
 
 def test_written_questions_read_back_equal(path: Path) -> None:
@@ -52,7 +52,7 @@ def test_written_questions_read_back_equal(path: Path) -> None:
         Question("b", "?", "", {"first": {"word": "x"}}, {"k": 1}),
     )
     path.write_text(benchmarks.dumps(questions))
-    assert benchmarks.load(path) == questions
+    assert benchmarks.read([path]).questions == questions
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_written_questions_read_back_equal(path: Path) -> None:
 def test_a_wrong_row_is_named_with_its_line(path: Path, row: object, expected: str) -> None:
     path.write_text(lines(GOOD, row))
     with pytest.raises(InputError) as error:
-        benchmarks.load(path)
+        benchmarks.read([path])
     assert error.value.message == f"{path}{expected}"
 
 
 def test_all_errors_come_at_once_the_first_ten_by_line(path: Path) -> None:
     path.write_text(lines(*({"id": f"q{i}"} for i in range(6))))
     with pytest.raises(InputError) as error:
-        benchmarks.load(path)
+        benchmarks.read([path])
     messages = error.value.message.split("\n")
     assert messages[:2] == [f"{path}:1: key 'question' is missing", f"{path}:1: key 'gold' is missing"]
     assert len(messages) == 11
@@ -100,16 +100,16 @@ def test_all_errors_come_at_once_the_first_ten_by_line(path: Path) -> None:
 def test_a_file_without_rows_or_text_is_refused(path: Path, content: bytes, expected: str) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(expected)):
-        benchmarks.load(path)
+        benchmarks.read([path])
 
 
 def test_an_edited_file_is_refused_with_both_ways_out(path: Path) -> None:
     path.write_text(lines(GOOD, OTHER))
     declared = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert len(benchmarks.load(path, expected_sha256=declared)) == 2
+    assert len(benchmarks.read([path], expected_sha256=declared).questions) == 2
     path.write_text(lines(GOOD))
     with pytest.raises(InputError) as error:
-        benchmarks.load(path, expected_sha256=declared)
+        benchmarks.read([path], expected_sha256=declared)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert error.value.message == f"benchmark file {path} changed: its sha256 is {sha256} (1 row), expected {declared}"
     assert "restore the file" in error.value.hint
@@ -126,14 +126,14 @@ def test_an_edited_file_is_refused_with_both_ways_out(path: Path) -> None:
 def test_what_a_file_does_not_have_is_refused(path: Path, asked: dict[str, Any], says: str) -> None:
     path.write_text(lines(GOOD))
     with pytest.raises(InputError, match=says):
-        benchmarks.load(path, **asked)
+        benchmarks.read([path], **asked)
 
 
 def test_the_content_hash_sees_content_and_order_but_not_layout(path: Path) -> None:
     path.write_text(lines(GOOD, OTHER))
-    first = benchmarks.load(path)
+    first = benchmarks.read([path]).questions
     path.write_text(lines(dict(reversed(GOOD.items())), "", OTHER))
-    assert benchmarks.content_hash(benchmarks.load(path)) == benchmarks.content_hash(first)
+    assert benchmarks.content_hash(benchmarks.read([path]).questions) == benchmarks.content_hash(first)
     changed = [first[::-1], first[:1], (replace(first[0], gold="3"), first[1]), (replace(first[0], text="?"), first[1])]
     assert len({benchmarks.content_hash(questions) for questions in (first, *changed)}) == 5
 
@@ -258,7 +258,7 @@ def test_check_and_the_plan_of_tables_name_questions_in_an_unknown_wording(
 def test_another_count_names_the_known_ones_and_their_sources(tmp_path: Path) -> None:
     path = written(tmp_path, [CHOICE_LAYOUTS["letter"]])
     with pytest.raises(InputError) as error:
-        benchmarks.load(path, family="mmlu_stem")
+        benchmarks.read([path], family="mmlu_stem")
     assert f"{path} has 1 question; MMLU-STEM has 3153 (the hub" in error.value.message
     assert "; 3018 (Qwen2.5-Math and DeepSeek-Math" in error.value.message
     assert "check: false" in error.value.hint
@@ -309,7 +309,7 @@ def test_a_wrong_gold_is_named_by_its_question(tmp_path: Path, known_own: Path) 
     rows[22]["answer"] = 480
     path = written(tmp_path, rows)
     with pytest.raises(InputError) as error:
-        benchmarks.load(path, family="own")
+        benchmarks.read([path], family="own")
     assert error.value.message == (f"{path}: 1 of 40 golds is not the known one:\n  question 23 (own-0023): gold '480'")
     assert read(path, "own")[22].gold == "480"
 
@@ -320,7 +320,7 @@ def test_a_question_that_is_there_twice_is_refused(tmp_path: Path, known_own: Pa
     rows[39] = {**rows[0], "question": rows[0]["question"].replace(" ", "  ")}
     path = written(tmp_path, rows)
     with pytest.raises(InputError) as error:
-        benchmarks.load(path, family="own")
+        benchmarks.read([path], family="own")
     assert error.value.message == (
         f"{path}: question 40 repeats question 1 (own-0001); every question of OWN is there once"
     )
@@ -336,7 +336,7 @@ def test_published_files_that_repeat_questions_must_have_them_all(tmp_path: Path
     assert benchmarks.read([written(tmp_path, rows)], "repeating").checked == 40
     rows[5] = rows[6]
     with pytest.raises(InputError, match="1 questions of OWN are missing, and others repeat"):
-        benchmarks.load(written(tmp_path, rows), family="repeating")
+        benchmarks.read([written(tmp_path, rows)], family="repeating")
 
 
 def test_golds_are_known_whatever_the_order_spacing_and_layout(tmp_path: Path, known_own: Path) -> None:
@@ -353,7 +353,7 @@ def test_an_unknown_wording_is_not_checked_until_it_is_learnt(tmp_path: Path, kn
     assert (loaded.checked, loaded.unknown) == (39, (3,))
     digests.main(["own", str(tmp_path / "trusted.jsonl"), str(path)])
     with pytest.raises(InputError, match="question 4 "):
-        benchmarks.load(path, family="own")
+        benchmarks.read([path], family="own")
 
 
 def test_questions_in_an_unknown_wording_are_named(tmp_path: Path, known_own: Path) -> None:
@@ -389,7 +389,7 @@ def test_two_wordings_of_one_question_in_one_file_are_refused(tmp_path: Path, kn
     rows = amc(40)
     rows[39] = other
     with pytest.raises(InputError, match=r"question 40 repeats question 4 \(own-0004\); every question of OWN"):
-        benchmarks.load(written(tmp_path, rows), family="own")
+        benchmarks.read([written(tmp_path, rows)], family="own")
     rows[39], rows[3] = amc(40)[39], other
     assert benchmarks.read([written(tmp_path, rows)], "own").checked == 40
 
@@ -408,9 +408,9 @@ def test_aime_is_two_years_of_thirty(tmp_path: Path) -> None:
     ids = [loaded.questions[i].id for i in (0, 29, 30, 59)]
     assert ids == ["aime24-0001", "aime24-0030", "aime25-0001", "aime25-0030"]
     assert loaded.questions[5].gold == "5"
-    assert len(benchmarks.load(written(tmp_path, years[0] + years[1], "both.json"), family="aime")) == 60
+    assert len(benchmarks.read([written(tmp_path, years[0] + years[1], "both.json")], family="aime").questions) == 60
     with pytest.raises(InputError, match=r"has 30 questions; AIME has 60"):
-        benchmarks.load(paths[:1], family="aime")
+        benchmarks.read(paths[:1], family="aime")
 
 
 def test_the_listing_says_what_lies_where(tmp_path: Path, known_own: Path) -> None:

@@ -58,7 +58,7 @@ def configured(family: str) -> BenchmarkSpec:
 
 
 def read(path: Path, family: str) -> tuple[Question, ...]:
-    return benchmarks.load(path, family=family, check=False)
+    return benchmarks.read([path], family=family, check=False).questions
 
 
 MATH_LAYOUTS: dict[str, Callable[[str, str], dict[str, Any]]] = {
@@ -200,7 +200,7 @@ def test_ifeval_loses_nulls_and_keeps_an_instruction_that_occurs_twice(tmp_path:
     for row, name in ((few, "rows.jsonl"), (all_keys, "rows.jsonl"), (all_keys, "rows.parquet")):
         assert read(written(tmp_path, [row], name), "ifeval") == (expected,)
     (tmp_path / "own.jsonl").write_text(benchmarks.dumps([expected]))
-    assert benchmarks.load(tmp_path / "own.jsonl") == (expected,)
+    assert benchmarks.read([tmp_path / "own.jsonl"]).questions == (expected,)
 
 
 @pytest.mark.parametrize("family", ["math500", "mmlu_stem", "ifeval"])
@@ -349,9 +349,9 @@ def test_the_first_training_questions_are_a_fair_sample(tmp_path: Path) -> None:
     rows = [
         {"question": f"{'easy' if i < 500 else 'hard'} {i}?", "gt_answer": "1", "level": i // 500} for i in range(1000)
     ]
-    first = benchmarks.load(written(tmp_path, rows), family="rltrain_medium", check=False, limit=200)
+    first = benchmarks.read([written(tmp_path, rows)], family="rltrain_medium", check=False, limit=200).questions
     assert 65 < sum(question.tags["level"] for question in first) < 135  # 100 +- 5 standard deviations
-    again = benchmarks.load(written(tmp_path, rows[::-1]), family="rltrain_medium", check=False, limit=200)
+    again = benchmarks.read([written(tmp_path, rows[::-1])], family="rltrain_medium", check=False, limit=200).questions
     assert [question.text for question in again] == [question.text for question in first]
 
 
@@ -414,7 +414,7 @@ def test_no_error_quotes_a_row(tmp_path: Path) -> None:
         assert SECRET not in str(error.value)
     path = written(tmp_path, good)
     with pytest.raises(InputError, match="has 3 questions; GPQA-Diamond has 198") as error:
-        benchmarks.load(path, family="gpqa")
+        benchmarks.read([path], family="gpqa")
     assert SECRET not in str(error.value)
     text = listed(listing({"gpqa": configured("gpqa")}, lambda _: [path]))
     assert "REFUSED" in text
@@ -524,12 +524,12 @@ def test_a_real_sample_loads_without_the_check(name: str) -> None:
     assert len(questions) == count
     assert not any("<|im_start|>" in question.text for question in questions)
     with pytest.raises(InputError, match=r"has 18 questions; .* has 8523"):
-        benchmarks.load(real(name), family=family)
+        benchmarks.read([real(name)], family=family)
 
 
 def test_the_real_wrong_gold_is_noticed() -> None:
     with pytest.raises(InputError, match=r"1 of 30 golds is not the known one:\n  question 23 .*'480'"):
-        benchmarks.load(real("variants/aime24_orz.json"), family="aime24")
+        benchmarks.read([real("variants/aime24_orz.json")], family="aime24")
 
 
 def test_every_real_file_is_covered() -> None:

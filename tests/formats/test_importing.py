@@ -330,7 +330,7 @@ def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
     assert imported(path, rows[::-1], None)[1].equals(frame)
     saved = path.with_name("own.jsonl")
     saved.write_text(benchmarks.dumps(reading.questions))
-    assert benchmarks.load(saved) == reading.questions
+    assert benchmarks.read([saved]).questions == reading.questions
 
 
 @pytest.mark.parametrize(

@@ -478,7 +478,7 @@ def test_letters_of_a_file_are_right_and_other_letters_wrong(script: ModuleType)
     if not path.exists():
         pytest.skip(f"{path.name} is not in SEARCHLENS_BENCHMARKS")
     choice = Choice()
-    questions = benchmarks.load(path, family="mmlu_stem")
+    questions = benchmarks.read([path], family="mmlu_stem").questions
     for question in random.Random(SEED).sample(questions, 30):
         gold = choice.reference(question)
         other = "ABCD"[("ABCD".index(gold) + 1) % 4]

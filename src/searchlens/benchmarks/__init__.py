@@ -13,7 +13,6 @@ from searchlens.benchmarks.known import LoadedBenchmark as LoadedBenchmark
 from searchlens.benchmarks.known import family_names as family_names
 from searchlens.benchmarks.known import known_benchmark as known_benchmark
 from searchlens.benchmarks.known import known_benchmarks as known_benchmarks
-from searchlens.benchmarks.known import load as load
 from searchlens.benchmarks.known import read as read
 from searchlens.benchmarks.questions import BenchmarkFile as BenchmarkFile
 from searchlens.benchmarks.questions import Question as Question

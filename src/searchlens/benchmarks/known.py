@@ -233,25 +233,6 @@ class _Content:
     content: bytes
 
 
-def load(
-    path: Path | Sequence[Path],
-    *,
-    expected_sha256: str | None = None,
-    limit: int | None = None,
-    family: str = OWN,
-    check: bool = True,
-) -> tuple[Question, ...]:
-    """Read the questions of a benchmark: of files, or folders with files as on the hub, one after another.
-
-    ``expected_sha256`` is that of the bytes of all files, one after another, before they were compressed (``.gz``).
-    ``check``: refuse a known benchmark that has another number of rows or other golds than are known, or a question
-    twice. Raises InputError if a file is missing or has another hash, its layout is unknown, rows are wrong, the check
-    fails, or there are fewer questions than ``limit``.
-    """
-    paths = [path] if isinstance(path, Path) else list(path)
-    return read(paths, family, expected_sha256=expected_sha256, limit=limit, check=check).questions
-
-
 def read(
     paths: Sequence[Path],
     family: str = OWN,
@@ -260,7 +241,13 @@ def read(
     limit: int | None = None,
     check: bool = True,
 ) -> LoadedBenchmark:
-    """``load`` with the results of the checks."""
+    """Read the questions of a benchmark: of files, or folders with files as on the hub, one after another.
+
+    ``expected_sha256`` is that of the bytes of all files, one after another, before they were compressed (``.gz``).
+    ``check``: refuse a known benchmark that has another number of rows or other golds than are known, or a question
+    twice. Raises InputError if a file is missing or has another hash, its layout is unknown, rows are wrong, the check
+    fails, or there are fewer questions than ``limit``.
+    """
     whole = _read(paths, family, expected_sha256, check)
     if limit is None:
         return whole

@@ -33,7 +33,7 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
     widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("estimator") == "unbiased")
     by_benchmark = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
     cells = _table(grid, "health", run)
-    unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4])
+    unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4]).rename({"health": "level"})
     return {
         "policy": grid.study.default_policy,
         "pairs": [_pair(grid, row) for row in rows.iter_rows(named=True)],
@@ -41,9 +41,8 @@ def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
         "cells": cells.height,
         "healthy": cells.height - unhealthy.height,
         "health": [
-            dict(zip(("checkpoint", "benchmark", "level", "reason"), row, strict=True))
-            | {"texts": _texts(grid, *row[:2])}
-            for row in unhealthy.iter_rows()
+            row | {"texts": _texts(grid, row["checkpoint"], row["benchmark"])}
+            for row in unhealthy.iter_rows(named=True)
         ],
         "tables": [grid.layout.table(name, "md").read_text() for name in _LIKELIHOOD if grid.jobs.likelihood_cells],
     }

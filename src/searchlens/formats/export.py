@@ -75,11 +75,6 @@ class Pool:
         return hashlib.sha256(json.dumps(names).encode()).digest()
 
     @property
-    def samples(self) -> int:
-        """Largest number of samples of a question."""
-        return int(self.verdicts["sample"].max() or 0) + 1 if len(self.verdicts) else 0  # type: ignore[arg-type]
-
-    @property
     def accuracy(self) -> float | None:
         """Mean of the verdicts that are known."""
         mean = self.verdicts["correct"].cast(pl.Float64).mean()
@@ -311,7 +306,7 @@ def _head(pool: Pool) -> Record:
             "task": pool.benchmark,
             "dataset": {"name": pool.benchmark, "samples": len(ids), "sample_ids": ids, "shuffled": False},
             "model": pool.checkpoint,
-            "config": {"epochs": pool.samples},
+            "config": {"epochs": pool.drawn},
             "packages": {},
             "metadata": {
                 "policy": pool.policy,
@@ -378,7 +373,7 @@ def write_lm_eval(pool: Pool, out: Path) -> Iterator[Path]:
     first = pool.verdicts.filter(sample=0)["correct"].cast(float).mean()
     found = {
         "results": {pool.benchmark: {"alias": pool.benchmark, f"{_SCORE},none": first}},
-        "configs": {pool.benchmark: {"task": pool.benchmark, "generation_kwargs": options, "repeats": pool.samples}},
+        "configs": {pool.benchmark: {"task": pool.benchmark, "generation_kwargs": options, "repeats": pool.drawn}},
         "config": {"model": pool.checkpoint},
         "model_name": pool.checkpoint,
     }
@@ -407,18 +402,10 @@ def _row(number: int, rows: list[tuple[Record, Record]], options: Record) -> Rec
 
 _SCHEMA = pl.Schema(
     {
-        "question": pl.String(),
-        "sample": pl.Int64(),
-        "text": pl.String(),
-        "tokens": pl.Int64(),
+        **{name: pl.String() for name in hub.COLUMNS if name != "benchmark"},
+        **dict.fromkeys(("sample", "tokens"), pl.Int64()),
         "logprob": pl.Float64(),
-        "finish": pl.String(),
-        "gold": pl.String(),
-        "prompt": pl.String(),
-        "policy": pl.String(),
-        "model": pl.String(),
         "correct": pl.Boolean(),
-        "answer": pl.String(),
     }
 )
 """``logprob`` is the mean over tokens, as in docs/import.md."""

@@ -34,16 +34,9 @@ MEMORY = 96 * 2**20
 ROW = pl.Schema(
     {
         "number": pl.UInt32(),
-        "sample": pl.UInt32(),
-        "text": pl.String(),
-        "tokens": pl.List(pl.Int32()),
-        "logprobs": pl.List(pl.Float32()),
-        "n_tokens": pl.UInt32(),
-        "mean_logprob": pl.Float32(),
-        "finish": pl.String(),
-        "details": pl.String(),
-        "verdicts": pl.String(),
-        "place": pl.String(),
+        **{name: SAMPLES[name] for name in ("sample", "text", "tokens", "logprobs", "n_tokens", "mean_logprob")},
+        **{name: SAMPLES[name] for name in ("finish", "details")},
+        **dict.fromkeys(("verdicts", "place"), pl.String()),
     }
 )
 """One sample. ``number`` numbers the questions in the order of their first samples; ``verdicts`` and

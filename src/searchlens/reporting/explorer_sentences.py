@@ -164,12 +164,9 @@ def _recovery(found: Headline) -> str:
     undecided = [n for n, lo, hi in ends if lo is None or hi is None or lo <= 0 < hi - claims.ROUNDING]
     all_open = len(undecided) == len(known) > 1
     with_which = "at any of these budgets" if all_open else undecided and f"with {claims.samples(undecided)}"
-    return claims.say(claims.REACHED, {"places": text, "open": with_which, "worth": _worth(found.equivalent)})
-
-
-def _worth(row: Row | None) -> str:
-    known = row if row and row["state"] else {}
-    return claims.say(claims.ONE_SAMPLE, {"equivalent": known and claims.located(claims.EQUIVALENT, known)})
+    one = found.equivalent if found.equivalent and found.equivalent["state"] else {}
+    worth = claims.say(claims.ONE_SAMPLE, {"equivalent": one and claims.located(claims.EQUIVALENT, one)})
+    return claims.say(claims.REACHED, {"places": text, "open": with_which, "worth": worth})
 
 
 def _points(proportion: float | None) -> float | None:

@@ -76,11 +76,6 @@ class Chunk:
         return layout.chunk_trace(self.path)
 
     @property
-    def damaged_path(self) -> Path:
-        """Where its file is put if it is damaged."""
-        return self.path.with_suffix(".unreadable")
-
-    @property
     def samples(self) -> int:
         """Number of samples."""
         return (self.stop - self.start) * (self.last - self.first)
@@ -112,8 +107,9 @@ class Chunk:
             if content and content[0].schema == shards.SAMPLES:
                 provenance = shards.Provenance(**json.loads(content[1]["provenance"]))
                 return ChunkSamples(content[0], float(content[1]["steps"]), provenance)
-        log.warning("%s is damaged and will be sampled again; moved to %s", self.path, self.damaged_path.name)
-        files.move(self.path, self.damaged_path)
+        damaged = self.path.with_suffix(".unreadable")
+        log.warning("%s is damaged and will be sampled again; moved to %s", self.path, damaged.name)
+        files.move(self.path, damaged)
         return None
 
 
@@ -128,11 +124,6 @@ class MissingShard:
     start: int
     stop: int
     chunks: tuple[Chunk, ...]
-
-    @property
-    def is_published(self) -> bool:
-        """Whether this job or another one has published the shard."""
-        return (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
 
     def publish(self) -> None:
         """Publish the finished chunks as one shard, unless another job has, and remove their files.
@@ -149,8 +140,8 @@ class MissingShard:
                 traces.publish(self.traces, self.start, self.stop, pl.concat(rows))
             of: dict[str, Any] = {"generation_id": self.generation.id, "policies": self.generation.policies}
             shards.publish(self.folder, self.start, self.stop, frame, **of, provenance=provenance)
-        elif not self.is_published:
-            return
+        elif not (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists():
+            return  # no other job has published it
         remove_chunks(self.folder, self.start, self.stop)
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -30,6 +30,7 @@ from searchlens.plan import Generation, Grid, JobPool, Traced
 from searchlens.sampling._chunks import Chunk, MissingShard
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.search.policy import Policy, from_spec
+from searchlens.search.task import Task, unrecorded
 from searchlens.store import provenance, shards
 from searchlens.store.checkpoints import context
 from searchlens.store.files import canonical
@@ -83,6 +84,14 @@ class Job:
         end = self.prompter.end(tokens, text)
         stopped = end is not None or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
         return self._grader.guide(end.text if end else text, stopped).answer
+
+    def task(
+        self, question: int, seed: int, step_ids: tuple[int, ...] = (), note: Callable[..., None] = unrecorded
+    ) -> Task:
+        """Return what a policy may know of one run on a question, which is given by its position."""
+        prompter, template = self.prompter, self.prompter.template
+        what = self.prompts[question], seed, self.max_tokens, prompter.stop_ids, step_ids, prompter.text, self.answer
+        return Task(*what, template.check_every, template.stop_texts, prompter.spell, note)
 
     @cached_property
     def engine(self) -> Engine:

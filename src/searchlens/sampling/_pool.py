@@ -108,8 +108,7 @@ def generate(
     """
     job = Job(grid, grid.jobs.find_pool(checkpoint, benchmark, str(manifest)), threads)
     fill(job, manifest, notice or Notice(), Leases())
-    if "engine" in job.__dict__:
-        job.engine.close()
+    job.close()
 
 
 def fill(job: Job, manifest: Path, notice: Notice, leases: Leases, *, shared: bool = False) -> None:

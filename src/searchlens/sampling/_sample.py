@@ -24,7 +24,7 @@ from searchlens.sampling._job import Job
 from searchlens.search.driver import Failure, Outcome, Usage, run, start
 from searchlens.search.policy import Policy, from_spec
 from searchlens.search.recorder import Recorder
-from searchlens.search.task import Candidate, Search, Task, unrecorded
+from searchlens.search.task import Candidate, Search, unrecorded
 from searchlens.store import provenance, shards
 from searchlens.store.columns import TRACES
 
@@ -158,31 +158,18 @@ class _RunningChunk:
     def start(self, question: int, run_: int) -> Search:
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
-        prompter = job.prompter
         recorder = None
         if self.traced and self.traced.holds(question, run_):
-            recorder = self.recorders[question, run_] = Recorder(prompter.text, self.traced.run_bytes)
-        task = Task(
-            job.prompts[question],
-            seed,
-            job.max_tokens,
-            prompter.stop_ids,
-            self.step_ids,
-            prompter.text,
-            job.answer,
-            prompter.template.check_every,
-            prompter.template.stop_texts,
-            prompter.spell,
-            recorder.note if recorder else unrecorded,
-        )
+            recorder = self.recorders[question, run_] = Recorder(job.prompter.text, self.traced.run_bytes)
+        task = job.task(question, seed, self.step_ids, recorder.note if recorder else unrecorded)
         search = start(task, self.policy)
         return recorder.watch(search) if recorder else search
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
         self.unfinished -= 1
         self.new_usage += outcome.usage
+        outcome = _checked(outcome, self.policy, self.job.engine.vocab_size)
         if recorder := self.recorders.pop((question, run_), None):
-            (outcome,) = checked([outcome], self.policy, self.job.engine.vocab_size)
             name = self.job.questions[question].id
             self.traces.append(trace_rows(recorder, outcome, (question, name, run_), self.policy.width))
         self.ended.append((question, run_, outcome))
@@ -190,9 +177,7 @@ class _RunningChunk:
     def samples(self) -> ChunkSamples:
         """Return the samples, by question, then sample. Raises JobError if too many searches failed."""
         self.ended.sort(key=itemgetter(0, 1))
-        outcomes = checked([outcome for *_, outcome in self.ended], self.policy, self.job.engine.vocab_size)
-        runs = [(question, run_, outcome) for (question, run_, _), outcome in zip(self.ended, outcomes, strict=True)]
-        failures = [(q, run_, outcome.reason) for q, run_, outcome in runs if isinstance(outcome, Failure)]
+        failures = [(q, run_, outcome.reason) for q, run_, outcome in self.ended if isinstance(outcome, Failure)]
         if failures:
             job, names = self.job, self.chunk.generation.policies
             q, run_, reason = failures[0]
@@ -200,7 +185,7 @@ class _RunningChunk:
             if len(failures) > job.grid.config.failed_share * len(self.keys):  # too many to count them as unsolved
                 raise JobError(f"{len(failures)} searches of {', '.join(names)} failed; {example}")
             log.warning("%d searches of %s failed and count as unsolved; %s", len(failures), names, example)
-        found = (each for run_ in runs for each in _samples(self.job, *run_, self.policy))
+        found = (each for run_ in self.ended for each in _samples(self.job, *run_, self.policy))
         frame = _frame([each for each in found if self.chunk.start <= each.sample < self.chunk.stop])
         hardware = self.job.hardware
         gpus = hardware.device_count if hardware.device.startswith("cuda") else 0
@@ -294,20 +279,16 @@ def _frame(found: Sequence[_Sample]) -> pl.DataFrame:
     return pl.DataFrame({name: table[name] for name in shards.SAMPLES}, schema=shards.SAMPLES)
 
 
-def checked(outcomes: Iterable[Outcome], policy: Policy, vocab_size: int) -> list[Outcome]:
-    """The outcomes of runs of a policy, with a failure for each whose samples are invalid.
+def _checked(outcome: Outcome, policy: Policy, vocab_size: int) -> Outcome:
+    """The outcome of a run of a policy, or a failure if its samples are invalid.
 
     Token ids go from 0 to ``vocab_size - 1``.
     """
-    found: list[Outcome] = []
-    for outcome in outcomes:
-        flaw: str | None = None
-        if not isinstance(outcome, Failure) and not (flaw := _list_flaw(outcome.candidates, policy.width)):
-            flaws = (_candidate_flaw(candidate, vocab_size) for candidate in outcome.candidates)
-            flaw = next(filter(None, flaws), None)
-        name = policy.controller.name
-        found.append(Failure(f"controller {name} returned {flaw}", outcome.usage) if flaw else outcome)
-    return found
+    if isinstance(outcome, Failure):
+        return outcome
+    if not (flaw := _list_flaw(outcome.candidates, policy.width)):
+        flaw = next(filter(None, (_candidate_flaw(candidate, vocab_size) for candidate in outcome.candidates)), None)
+    return Failure(f"controller {policy.controller.name} returned {flaw}", outcome.usage) if flaw else outcome
 
 
 def _list_flaw(result: object, width: int) -> str | None:

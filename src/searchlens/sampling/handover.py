@@ -77,17 +77,7 @@ def continued(grid: Grid, cell: needs.Likelihood, starts: pl.DataFrame, threads:
             key = row["kind"], row["sample"], row["unit"], repr(row["at"])
             name = job.questions[row["question"]].id
             for number in range(cell.handover.continuations):  # type: ignore[union-attr]
-                task = Task(
-                    job.prompts[row["question"]],
-                    seeds.child(cell.seed, "handover", name, *key, number),
-                    job.max_tokens,
-                    prompter.stop_ids,
-                    (),
-                    prompter.text,
-                    job.answer,
-                    prompter.template.check_every,
-                    prompter.template.stop_texts,
-                )
+                task = job.task(row["question"], seeds.child(cell.seed, "handover", name, *key, number))
                 yield (row["row"], number), ended(task, _go_on(task, row["prefix"], local))
 
     rows = []

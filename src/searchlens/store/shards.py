@@ -213,19 +213,13 @@ def _published(
         content = read_unvouched(target, columns=["n_tokens", "generated", "requests"])
     if content:
         existing, stated = content
-        same = height is None or existing.height == height
-        if same and metadata.items() <= stated.items() and not _is_changed(target):
+        same, shard = height is None or existing.height == height, shard_at(target.with_suffix(".json"))
+        if same and metadata.items() <= stated.items() and not (shard and _change(shard)):
             return existing
     if looked_at == _file_number(target):  # otherwise another job has put its shard there
         put_away(target)
     files.publish(target, write)
     return None
-
-
-def _is_changed(path: Path) -> bool:
-    """Whether a shard has other bytes than its sidecar says; False without a sidecar."""
-    shard = shard_at(path.with_suffix(".json"))
-    return shard is not None and (bool(shard.flaw) or file_sha256(path) != shard.sidecar["sha256"])
 
 
 def put_away(path: Path) -> None:

@@ -353,7 +353,7 @@ def train(
 
 def read_tasks(path: Path, family: str, longest: int = 300) -> list[Task]:
     """Questions of a known benchmark's training split of at most ``longest`` characters, each once."""
-    found = {question.text: question for question in benchmarks.load(path, family=family, check=False)}
+    found = {question.text: question for question in benchmarks.read([path], family=family, check=False).questions}
     return [Task(text, float(each.gold)) for text, each in found.items() if len(text) <= longest]
 
 

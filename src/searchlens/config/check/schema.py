@@ -38,11 +38,10 @@ def schema() -> dict[str, Any]:
     found: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     found |= adapter().json_schema(schema_generator=_WithFactories)
     own = TypeAdapter(Config).json_schema(schema_generator=_WithFactories)  # docstrings are read in its own source
-    meanings = {name: {"description": f"{module.MEANING}; null: none."} for name, module in added().items()}
     found["description"] = own["description"]
     found["properties"] |= own["properties"]
-    for name, meaning in meanings.items():
-        found["properties"][name] |= meaning
+    for name, module in added().items():
+        found["properties"][name] |= {"description": f"{module.MEANING}; null: none."}
     return found
 
 
