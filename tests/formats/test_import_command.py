@@ -44,7 +44,7 @@ def everything(folder: Path) -> set[Path]:
 def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     blocks = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    ")]
     study = tmp_path / "study"
-    init(study, demo=True)
+    init(study)
     monkeypatch.chdir(study)
     (study / "capitals.jsonl").write_text("\n".join(line for line in blocks if line.startswith("{")))
     before = everything(study)

@@ -19,7 +19,7 @@ from searchlens.cli.terminal import cells, page, say, wrapped
 from searchlens.config.model import TraceSpec
 from searchlens.config.project import IMPORTS_FILE
 from searchlens.errors import InputError, JobError, counted, one_line, require_known
-from searchlens.plan import Grid, Import, Traced
+from searchlens.plan import Traced
 from searchlens.store import snapshots
 from searchlens.store.files import replace_text
 
@@ -185,20 +185,11 @@ def _import(args: argparse.Namespace) -> None:
         return
     for record, shard in zip(imported.records, imported.shards, strict=True):
         say(f"imported {counted(shard.sidecar['rows'], 'sample')} as {record.name} into {shard.path}")
-    for line in _next_steps(grid_of(args), args, imported.records):
-        say(line)
-
-
-def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> Iterator[str]:
-    """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
-    if not {record.name for record in records} <= {item.name for item in grid.study.imports}:
-        yield f"next: {run_command(args, IMPORTS_FILE)}"
-        return
-    policies = {record.policy for record in records}
-    if (default := grid.study.default_policy) not in policies:
-        others = ", ".join(sorted(policies))
-        yield f"RL is read under the study's default policy, {default}; to read another, set default_policy: {others}"
-    yield f"next: {run_command(args)}"
+    study = grid_of(args).study
+    of_rl = {record.policy for record in imported.records if record.role == "rl"}
+    belong = {record.name for record in imported.records} <= {item.name for item in study.imports}
+    has_default = not of_rl or study.default_policy in of_rl  # otherwise the study refuses them
+    say(f"next: {run_command(args, *() if belong and has_default else (IMPORTS_FILE,))}")
 
 
 def _imports(args: argparse.Namespace) -> None:
