@@ -14,7 +14,9 @@ SECONDS = 10.0
 
 
 class TimeLeft:
-    """Seconds left at the mean speed since the first look; they change by at most a factor of two a minute."""
+    """Seconds left at the mean speed since the first look; they change by at most a factor of two a minute,
+    but for the time that passes and what is below a minute.
+    """
 
     def __init__(self, after: float = 0.0) -> None:
         self._after, self._first, self._seen = after, (0.0, 0.0), 0.0
@@ -29,8 +31,10 @@ class TimeLeft:
         if done > 0 and took >= self._after:
             seconds = took * left / done
             if self.seconds is not None:
-                last, most = max(self.seconds, 60.0), 2 ** ((now - self._seen) / 60)
-                seconds = min(max(seconds, last / most), last * most)
+                passed = now - self._seen
+                most = 2 ** (passed / 60)
+                least = min(self.seconds / most, self.seconds - passed) if left else 0.0
+                seconds = min(max(seconds, least), max(self.seconds, 60.0) * most)
             self.seconds, self._seen = seconds, now
         return self.seconds
 

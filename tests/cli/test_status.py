@@ -272,6 +272,14 @@ def test_the_time_left_never_jumps_on_a_steady_machine(jobs: list[Job], as_plann
         assert not as_planned or truth / 1.5 - 1 < left < truth * 1.5 + 1
 
 
+def test_the_time_left_of_a_minute_is_the_time_left() -> None:
+    pace = TimeLeft()
+    assert [pace.see(now, left) for now, left in [(100, 40), (110, 30), (120, 20), (130, 10), (140, 0)]] == [
+        None,
+        *(30, 20, 10, 0),
+    ]
+
+
 def test_a_study_that_was_resumed_did_not_draw_its_first_samples_now() -> None:
     pace = TimeLeft(after=60)
     assert [time_left(pace, *look) for look in [(0, found(100, running=0)), (30, found(100)), (80, found(105))]] == [
