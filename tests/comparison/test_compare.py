@@ -432,6 +432,9 @@ def test_what_was_asked_otherwise_is_noted(tmp_path: Path) -> None:
     assert "Base and RL were sampled differently: max_tokens 64 and 2048" in found.notes
     same = compared(tmp_path / "base", lm_eval(tmp_path / "again", RL))
     assert not [note for note in same.notes if "sampled" in note]
+    unsaid = compared(tmp_path / "base", own(tmp_path / "own", RL))
+    assert any(note.startswith("Base and RL may have been sampled differently: ") for note in unsaid.notes)
+    assert "0% or more cut off, unknown end of 100%" in " ".join(str(unsaid).split())
 
 
 def test_golds_of_a_known_benchmark_count(tmp_path: Path) -> None:

@@ -79,11 +79,14 @@ def _models(pools: Sequence[Pool]) -> list[str]:
     return list(dict.fromkeys(pool.stream.model or "(no name)" for pool in pools))
 
 
+NOT_STATED = "not stated"
+
+
 def differing(one: Pool, other: Pool, apart_from: Collection[str] = ()) -> str:
     """What was asked otherwise of two pools, with both values; empty if the log says nothing that differs."""
     ours, theirs = one.stream.asked, other.stream.asked
     keys = [key for key in {**ours, **theirs} if key not in apart_from and ours.get(key) != theirs.get(key)]
-    said = [{key: "not stated" if asked.get(key) is None else asked[key] for key in keys} for asked in (ours, theirs)]
+    said = [{key: NOT_STATED if asked.get(key) is None else asked[key] for key in keys} for asked in (ours, theirs)]
     return ", ".join(f"{key} {said[0][key]} and {said[1][key]}" for key in keys)
 
 

@@ -24,7 +24,7 @@ from searchlens.analysis.measures import DIFFERENCE
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
 from searchlens.comparison import judging
 from searchlens.comparison.arrays import Comparison, compare
-from searchlens.comparison.common import BASE, RL, TITLES, Common, Side, base_and_rl, common, differing
+from searchlens.comparison.common import BASE, NOT_STATED, RL, TITLES, Common, Side, base_and_rl, common, differing
 from searchlens.comparison.judging import by_question, mean_tokens
 from searchlens.comparison.samples import to_read
 from searchlens.comparison.statements import Statement, stated, told
@@ -186,6 +186,7 @@ class LogComparison:
             answered, cut, unknown_end = (
                 percent(side.counts[name], side.counts["samples"]) for name in ("answered", "truncated", "unknown_end")
             )
+            cut += " or more" if side.counts["unknown_end"] else ""
             shares = f"answers in {answered}, {cut} cut off, unknown end of {unknown_end}"
             parts.append(f"{side.title}: {shares} of {side.counts['samples']:,} samples")
         unknown = [side.title for side in self.sides if side.counts["unknown_end"] != 0]
@@ -338,7 +339,8 @@ def _differences(base: Side, rl: Side) -> Iterator[str]:
     """What was asked otherwise of the two models, so that their difference need not be that of training."""
     names = [next(iter(side.pools)) for side in (base, rl)]
     if said := differing(base.first, rl.first, apart_from=("seed", "n")):  # these differ from run to run
-        yield f"Base and RL were sampled differently: {said}"
+        what = "may have been" if NOT_STATED in said else "were"
+        yield f"Base and RL {what} sampled differently: {said}"
     elif names[0] != names[1]:
         yield f"Base was sampled under {names[0]}, RL under {names[1]}"
 

@@ -68,7 +68,9 @@ def _samples(found: LogComparison) -> Section:
     for side in found.sides:
         names = (side.title, side.model or "(no name)", ", ".join(side.policies), f"{side.samples:,}")
         counts = (side.counts[name] for name in ("answered", "truncated", "unknown_end", "failed"))
-        rows.append((*names, *(percent(count, side.counts["samples"]) for count in counts), str(side.health)))
+        answered, cut, unknown, failed = (percent(count, side.counts["samples"]) for count in counts)
+        cut += " or more" if side.counts["unknown_end"] else ""
+        rows.append((*names, answered, cut, unknown, failed, str(side.health)))
     title = f"Samples: {counted(len(found.common), 'common question')}, grader {found.grader}"
     note = "Samples are of each question; shares are of all samples of the common questions."
     return Section(title, heads, rows, note)
