@@ -101,7 +101,7 @@ def test_the_card_of_a_dataset_names_its_files_and_how_they_were_made(study: Stu
         assert list(frame.columns) == list(COLUMNS) and set(frame["model"]) == {one["config_name"]}
     assert [path.relative_to(out).parts[0] for path in out.rglob("*.parquet")] == ["data"] * 8
     assert "license" not in card.data.to_dict() and f"configuration\n`{study.fingerprint}`" in card.text
-    assert f"| toy-rl | sums | {POLICY} | 6 | 4 | 54.2% | math math-" in card.text, "13 of 24"
+    assert f"| toy-rl | sums | {POLICY} | 6 | 4 | 8 | 54.2% | math math-" in card.text, "13 of 24"
     back = sorted((s.document.id, s.sample, s.text) for s in samples("own", path))
     assert back == [row[:3] for row in stored(study, "toy-rl")]
     assert "takes the file `data/<checkpoint>/<benchmark>/<policy>.parquet`" in card.text, "of one policy, not of all"

@@ -110,7 +110,7 @@ def pull(grid: Grid, source: str) -> str:
     place.check("cd")
     make_folder(grid.layout.results)
     fetched = _carried(place.path, f"{grid.layout.results}/")
-    return f"{fetched} fetched from {place}; here: {Place('', '.', grid.layout.results).verify('')}"
+    return f"{fetched} fetched from {place}; here: {Place.of('.', grid.layout.results).verify('')}"
 
 
 def _elsewhere(grid: Grid, text: str) -> Place:

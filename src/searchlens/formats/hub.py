@@ -17,6 +17,7 @@ from searchlens.store.frames import made_by
 
 if TYPE_CHECKING:
     from searchlens.api.study import Study
+    from searchlens.config.sampled import CheckpointSpec
     from searchlens.formats.export import Pool
 
 COLUMNS = {
@@ -103,20 +104,22 @@ def _made(study: Study, pools: Sequence[Pool]) -> Iterator[str]:
         signed = read_json(path)
         drawn, grader = signed["samples"], " ".join(signed["grader"].values())
         by = (", ".join(drawn[key]) or "unknown" for key in ("engines", "versions"))
-        checkpoints.setdefault(pool.checkpoint, (_weights(study, pool.checkpoint), *by))
+        spec = study.config.checkpoints.get(pool.checkpoint)
+        checkpoints.setdefault(pool.checkpoint, (_weights(study, spec), spec.template if spec else "unknown", *by))
         policies[pool.policy] = _parameters(study, pool)
         share = "unknown" if pool.accuracy is None else f"{pool.accuracy:.1%}"
-        cells.append((pool.checkpoint, pool.benchmark, pool.policy, len(pool.questions), pool.drawn, share, grader))
-    yield _table("checkpoint weights engine searchlens", ((name, *rest) for name, rest in checkpoints.items()))
+        limit = study.config.benchmarks[pool.benchmark].max_tokens if spec else "unknown"
+        of = pool.checkpoint, pool.benchmark, pool.policy
+        cells.append((*of, len(pool.questions), pool.drawn, limit, share, grader))
+    yield _table("checkpoint weights template engine searchlens", ((name, *rest) for name, rest in checkpoints.items()))
     yield _table("policy parameters", policies.items())
-    yield _table("checkpoint benchmark policy questions samples right grader", cells)
+    yield _table("checkpoint benchmark policy questions samples max_tokens right grader", cells)
     for benchmark, why in {pool.benchmark: pool.withheld for pool in pools if pool.withheld}.items():
         yield f"Of {benchmark}, questions, golds, texts and answers are left out: {why}."
 
 
-def _weights(study: Study, checkpoint: str) -> str:
+def _weights(study: Study, spec: CheckpointSpec | None) -> str:
     """Where the weights are, as far as others can know it: no path of this machine."""
-    spec = study.config.checkpoints.get(checkpoint)
     if spec and spec.hub:
         pin = pins.Lock.read(study.root / study.config.lock).get(pins.Source(spec.hub, spec.revision))
         return f"`{spec.hub}` at `{pin.commit if pin else spec.revision}`"
