@@ -26,7 +26,7 @@ def draw(family: str, path: Path, count: int, seed: int) -> list[benchmarks.Ques
     InputError
         The file is not the known one, or has fewer questions.
     """
-    different = {plain(question.text): question for question in benchmarks.load(path, family=family)}
+    different = {plain(question.text): question for question in benchmarks.read([path], family).questions}
     if count > len(different):
         raise InputError(f"{path} has {len(different)} different questions, {count} are asked for", "lower --count")
     questions = list(different.values())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scripts import printed
-from searchlens.benchmarks import Question, load
+from searchlens.benchmarks import Question, read
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, punkt
 from searchlens.grading.ifeval import IFEval
@@ -186,6 +186,6 @@ def test_data_that_are_missing_or_others_are_a_hard_error_that_says_how_to_get_t
 @needed
 @pytest.mark.skipif("SEARCHLENS_BENCHMARKS" not in os.environ, reason="SEARCHLENS_BENCHMARKS is not set")
 def test_every_published_prompt_has_all_parameters_of_its_instructions() -> None:
-    questions = load(Path(os.environ["SEARCHLENS_BENCHMARKS"]) / "ifeval.jsonl", family="ifeval")
+    questions = read([Path(os.environ["SEARCHLENS_BENCHMARKS"]) / "ifeval.jsonl"], "ifeval").questions
     used = {name for each in map(IFEVAL.reference, questions) for name in json.loads(each)["instruction_id_list"]}
     assert (len(questions), len(used)) == (541, 25)
