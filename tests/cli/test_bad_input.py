@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
         b"not\n",
         "mine has no format that is known: no row of it can be read: mine:1: not JSON",
     ),
-    "samples encoding": (samples(), b"\xff\n", "error: mine:1: not UTF-8 text"),
+    "samples encoding": (samples(), b"\xff\n", "mine has no format that is known: mine:1: not UTF-8 text"),
     "samples later no JSON": (samples(), GOOD + b"not\n", "mine:2: not JSON: Expecting value"),
     "samples grader": (samples(grader="mth"), GOOD, "grader 'mth' is unknown; did you mean 'math'? Known: choice"),
     "samples name": (samples(pair="a b"), GOOD, "pair 'a b' cannot be a name; allowed: at most 100 letters"),

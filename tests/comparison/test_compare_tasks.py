@@ -39,12 +39,13 @@ def compared(base: Path, rl: Path, **wishes: Any) -> dict[str, Any]:
 def test_each_task_of_both_sides_is_compared_as_if_it_were_alone(tmp_path: Path) -> None:
     base, rl = logs(tmp_path, ("sums", "adds", "mine"), ("sums", "adds", "other"))
     (base / "samples_empty.jsonl").touch()
+    (base / "events.jsonl").write_bytes(b"\xff is no name of the format")
     found = compared(base, rl)
     assert list(found) == ["adds", "sums"]
     for task, each in found.items():
         alone = compare_logs([base], [rl], Wishes(draws=200, tasks=(task,)))
         assert each.comparison.to_dict() == alone.comparison.to_dict()
-        empty = f"{base / 'samples_empty.jsonl'} has no samples of its format: it is empty"
+        empty = f"a file has no samples of this format: it is empty ({base / 'samples_empty.jsonl'})"
         assert each.notes == (*alone.notes, empty, "only Base has the task mine", "only RL has the task other")
 
 

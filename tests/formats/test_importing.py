@@ -185,12 +185,14 @@ def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
 
 def test_a_folder_is_read_as_the_files_in_it_and_below(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
-    written(tmp_path / "a.jsonl", GOOD[:2])
+    written(tmp_path / "part-0", GOOD[:2])
     written(tmp_path / "more/b.jsonl", GOOD[2:])
+    written(tmp_path / "more/questions.jsonl", [{"question": "one", "correct": "A"}])
+    (tmp_path / "more/config.json").write_text('{\n  "question": "of a setting"\n}')
     (tmp_path / "notes.txt").write_text("nothing of this")
     with read_pools([tmp_path], SUMS, "math", BASE) as reading:
-        assert [file.name for file in reading.files] == ["a.jsonl", "b.jsonl"]
-        assert reading.pools[0].samples == 2 and not reading.notes
+        assert {file.name for file in reading.files} == {"part-0", "b.jsonl"}
+        assert reading.pools[0].samples == 2
 
 
 @pytest.mark.parametrize("among_others", [True, False])
@@ -219,13 +221,17 @@ def test_a_damaged_file_in_a_folder_is_refused(
 
 def test_files_that_are_left_out_of_a_folder_are_noted(tmp_path: Path) -> None:
     written(tmp_path / "a.jsonl", GOOD)
-    (tmp_path / "b.jsonl").touch()
     written(tmp_path / "c.jsonl", [{"prompt": 1, "completion": 2}])
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/b.jsonl").touch()
+    (tmp_path / "more/head.csv").write_text("question,sample,text\n")
+    written(tmp_path / "more/other.jsonl", [{"prompt": 1, "completion": 2}])
     with read_pools([tmp_path], SUMS, "math", BASE) as reading:
         what = "a file has no samples of this format"
         assert list(reading.notes) == [
-            f"{what}: it is empty ({tmp_path / 'b.jsonl'})",
             f"{what}: its first row has the keys prompt, completion ({tmp_path / 'c.jsonl'})",
+            f"{what}: it is empty ({tmp_path / 'more/b.jsonl'})",
+            f"{what}: no row of it can be read ({tmp_path / 'more/head.csv'})",
         ]
 
 

@@ -31,7 +31,8 @@ from searchlens.comparison.statements import Statement, stated, told
 from searchlens.errors import InputError, one_line, within
 from searchlens.formats import reading
 from searchlens.formats.readers.fitting import recognised
-from searchlens.formats.reading import Choices, Failed, SeveralTasksError, files_of_tasks
+from searchlens.formats.readers.logged import Notes
+from searchlens.formats.reading import LEFT_OUT, Choices, Failed, SeveralTasksError, files_of_tasks
 from searchlens.grading.score import is_recorded
 
 
@@ -204,8 +205,10 @@ def compare_tasks(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wis
         if wishes.questions is not None:
             raise
     ours, theirs = (files_of_tasks(paths, wishes.log) for paths in (base, rl))
-    beside = {path: what for paths in (base, rl) for path, what in recognised(paths).left_out.items()}
-    found, left_out = list[LogComparison](), [f"{path} has no samples of its format: {beside[path]}" for path in beside]
+    beside = Notes()
+    for path, what in (item for paths in (base, rl) for item in recognised(paths).left_out.items()):
+        beside.add(f"{LEFT_OUT}: {what}", str(path))
+    found, left_out = list[LogComparison](), beside.lines
     for task in sorted({**ours, **theirs}):
         try:
             if task in ours and task in theirs:

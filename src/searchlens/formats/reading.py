@@ -22,6 +22,8 @@ from searchlens.formats.readers.fitting import Recognised, guarded, recognised
 from searchlens.formats.readers.logged import LoggedSample, Notes, NoTextsError, Problems, Stream
 
 Documents = KnownDocuments | OwnDocuments
+LEFT_OUT = "a file has no samples of this format"
+"""Note on a file in a folder of logs."""
 Failed = Literal["", "drop", "wrong", "unequal"]
 
 
@@ -136,7 +138,7 @@ class _Assembly:
         """Read everything, check it, and describe the pools."""
         self._extract = grading.grader(self.grader).extract
         for path, what in self.chosen.left_out.items():
-            self.notes.add(f"a file has no samples of this format: {what}", str(path))
+            self.notes.add(f"{LEFT_OUT}: {what}", str(path))
         for sample in guarded(self.chosen.reader, self.chosen.files, self.choices.wishes, self.notes):
             self._add(sample)
         if absent := [task for task in self.choices.tasks if task not in self.tasks]:

@@ -6,21 +6,28 @@ here, with the file, the line or member, and the field.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from searchlens import catalogue
 from searchlens.errors import InputError
-from searchlens.formats.readers.fields import below, plain_name
-from searchlens.formats.readers.lines import kind, named
+from searchlens.formats.readers.fields import InFolders, below, plain_name
+from searchlens.formats.readers.lines import first_object, kind, named, opened
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Reader, Stream
-from searchlens.formats.readers.own import rows
+from searchlens.formats.readers.own import first, rows
+from searchlens.store import parquet
 
 _MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What Python raises where a value has another type than the one that is read."""
 
 _HINT = "was it written by another version of the tool, or changed by hand?"
+_LOOKED_AT = 100
+"""Lines that are looked at to find a row."""
+_HEAD = 2**20
+"""Most bytes of a first line that are looked at to see whether a file is damaged."""
 _LARGEST = 2**31
 """Token ids and numbers of tokens are below it."""
 _LOGS = r".+\.(jsonl?|ndjson|csv|tsv|parquet|eval)"
@@ -36,7 +43,7 @@ class Recognised(NamedTuple):
     files: list[Path]
     name: str
     left_out: dict[Path, str]
-    """Files of the same kind in the same folder, and what each is."""
+    """Files with such names in the same folders, and what each is."""
 
 
 def recognised(paths: Sequence[Path]) -> Recognised:
@@ -60,7 +67,7 @@ def recognised(paths: Sequence[Path]) -> Recognised:
         which = "; ".join(f"{titles[name]}: {next(iter(files))}{more[name]}" for name, files in found.items())
         raise InputError(f"files of several formats: {which}", "import the files of one format at a time")
     ((name, only),) = found.items()
-    return Recognised(readers[name], list(only), name, dict(_left_out(paths, only)))
+    return Recognised(readers[name], list(only), name, dict(_left_out(readers[name], paths, only)))
 
 
 def _files(reader: Reader, path: Path) -> list[Path]:
@@ -71,36 +78,75 @@ def _files(reader: Reader, path: Path) -> list[Path]:
         return []
 
 
-def _left_out(paths: Sequence[Path], files: Container[Path]) -> Iterator[tuple[Path, str]]:
-    """Files beside those of a format that end as they do, and what each is; an ``InputError`` if one is damaged."""
+def _left_out(reader: Reader, paths: Sequence[Path], files: Container[Path]) -> Iterator[tuple[Path, str]]:
+    """Files in folders that have the names of a format and no samples of it, and what each is; an ``InputError`` if one
+    is damaged.
+    """
     for folder in filter(Path.is_dir, paths):
-        every = list(below(folder, _LOGS))
-        endings = {Path(plain_name(path)).suffix for path in every if path in files}
+        every = list(below(folder, reader.name)) if isinstance(reader, InFolders) else []
         places = {path.parent for path in every if path in files}
         for path in every:
-            if path not in files and Path(plain_name(path)).suffix in endings:
-                what = _description(path)
-                if path.parent in places:
-                    yield path, what
+            if path in files:
+                continue
+            if damage := _damage(path):
+                raise InputError(damage, "copy it again, or move it away: without it the numbers would be others")
+            row = None if path.stat().st_size == 0 or _is_json(path) else _first(path)
+            if row and path.parent in places:
+                yield path, _keys(row)
+            elif not row and not (_is_json(path) and path.stat().st_size):
+                yield path, "no row of it can be read" if path.stat().st_size else "it is empty"
+
+
+def _is_json(path: Path) -> bool:
+    """Whether a file is one JSON text, by its name: such as lie beside logs, and have no rows."""
+    return plain_name(path).endswith(".json")
+
+
+def _damage(path: Path) -> str:
+    """What keeps the beginning of a file from being read; empty if nothing does."""
+    try:
+        if kind(path) == "parquet":
+            next(parquet.batches(path), None)
+        elif kind(path) != "zip":
+            with opened(path) as file:
+                head = file.readline(_HEAD)
+            codecs.getincrementaldecoder("utf-8")().decode(head)
+    except InputError as error:
+        return error.message
+    except UnicodeDecodeError as error:
+        return f"{path}:1: not UTF-8 text (byte {error.start} of the line)"
+    return ""
+
+
+def _first(path: Path) -> Mapping[str, Any] | None:
+    """The first row of a file of lines or of a table; None if there is none."""
+    return first(path) if plain_name(path).endswith((".csv", ".tsv", ".parquet")) else first_object(path)
 
 
 def _description(path: Path) -> str:
-    """What a path is, as far as its first bytes and rows tell; an ``InputError`` if it is damaged."""
+    """What a path is, as far as its first bytes and rows tell."""
     if path.is_dir():
         names = sorted(entry.name for entry in path.iterdir())
         inside = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else "nothing"
-        logs = [f"; {log}: {_description(log)}" for log in below(path, _LOGS)]
-        return f"a folder with {inside}{''.join(logs[:1])}"
+        logs = (f"{log}: it is empty" if log.stat().st_size == 0 else _damage(log) for log in below(path, _LOGS))
+        return "; ".join([f"a folder with {inside}", *islice(filter(None, logs), 1)])
     what = kind(path)
     if path.stat().st_size == 0:
         return "it is empty"
     if what == "zip":
         return "a zip archive that is no log of a known harness"
-    problems = Problems()
-    row = next((row for _, row in rows(path, problems)), None)
+    problems = Problems(_LOOKED_AT)
+    try:
+        row = next((row for _, row in rows(path, problems)), None)
+    except InputError as error:
+        return error.message
     if row is None:
         why = next(iter(problems.lines), "all are blank")
         return "Parquet without rows" if what == "parquet" else f"no row of it can be read: {why}"
+    return _keys(row)
+
+
+def _keys(row: Mapping[str, Any]) -> str:
     keys = list(row)
     shown = ", ".join(keys[:_SHOWN]) + (" …" if len(keys) > _SHOWN else "")
     return f"its first row has the keys {shown or '(none)'}"

@@ -172,9 +172,10 @@ HINT = "docs/import.md describes what is read"
 
 
 class Problems:
-    """Counts mistakes by kind."""
+    """Counts mistakes by kind, and refuses them once there are ``most``."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[tuple[str, str]]] = {}
 
@@ -189,6 +190,8 @@ class Problems:
         examples = self._examples.setdefault(what, [])
         if len(examples) < 2:
             examples.append((place, found))
+        if self._most and sum(self._counts.values()) >= self._most:
+            self.refuse()
 
     def take(self, others: Problems, remark: str = "") -> None:
         """Add all mistakes of another collection, with a remark behind each kind."""

@@ -34,13 +34,19 @@ class OwnReader(InFolders):
 
     name = r".+\.(jsonl?|ndjson|csv|tsv|parquet)"
 
+    def files(self, path: Path) -> list[Path]:
+        """The file, or those in a folder, and below it those with the name of a table or of rows."""
+        inside = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else []
+        return list(dict.fromkeys([*filter(self.fits, inside), *super().files(path)]))
+
     def fits(self, path: Path) -> bool:
-        """Whether the first row of a file has a question, and a sample, a text or a verdict."""
+        """Whether the first row of a file has a question, and a sample or a text."""
         try:
-            row = next((row for _, row in rows(path, Problems())), None)
+            row = first(path) or {}
         except InputError:
             return False
-        return row is not None and "question" in row and bool(row.keys() & {"sample", "text", "correct"})
+        is_text = kind(path) != "parquet" or isinstance(row.get("question"), str)  # in a store it is a number
+        return "question" in row and bool(row.keys() & {"sample", "text"}) and is_text
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples of all files; a wrong row is left out here, and refused when all rows were read."""
@@ -158,6 +164,11 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 # ---- rows of a file
+
+
+def first(path: Path, most: int = 100) -> dict[str, Any] | None:
+    """The first row of a file, or None; an ``InputError`` as of ``rows``, or once so many lines are no row."""
+    return next((row for _, row in rows(path, Problems(most))), None)
 
 
 def rows(path: Path, problems: Problems) -> Iterator[Row]:
