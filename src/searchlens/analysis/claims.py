@@ -141,21 +141,22 @@ MEETING = (
 
 def standing(row: Row) -> str:
     """Of a row of ``CROSSINGS`` with ``crossing_lo`` and ``_hi``: whether Base ``passes`` RL, is nowhere behind
-    (``ahead``), or RL ``leads`` at the end, by the interval; else ``open``, or empty if nothing was read.
+    (``ahead``) or not at the end (``late``), or RL ``leads`` there, by the interval; else ``open``, or empty if nothing
+    was read.
     """
     if not row["state"]:
         return ""
-    if row["lo_open"] and not row["hi_open"] and row["state"] == "below":
-        return "ahead"
+    if row["lo_open"] and not row["hi_open"]:
+        return "ahead" if row["state"] == "below" else "late"
     if row["state"] == "above" and row["crossing_lo"] >= row["last"]:
         return "leads"
-    return "passes" if row["state"] == "within" and not row["lo_open"] and not row["hi_open"] else "open"
+    return "passes" if row["state"] == "within" and not row["hi_open"] else "open"
 
 
 def stood(rows: Sequence[Row]) -> Row:
     """In how many cells Base stands how."""
     found = [standing(row) for row in rows]
-    counts = {name: found.count(name) for name in ("passes", "ahead", "leads", "open")}
+    counts = {name: found.count(name) for name in ("passes", "ahead", "late", "leads", "open")}
     verb = "" if counts["leads"] else "is " if counts["open"] == 1 else "are "
     return {**counts, "cells": len(found), "verb": verb}
 
@@ -173,6 +174,7 @@ PASSING = (
 STOOD = (
     Claim("Base passes RL in {passes} of {cells} cells"),
     Claim("is level or ahead throughout in {ahead}", lambda row: row["ahead"]),
+    Claim("is level or ahead at the end in {late}", lambda row: row["late"]),
     Claim("RL still leads at the end in {leads}", lambda row: row["leads"]),
     Claim("{open} {verb}open", lambda row: row["open"]),
 )
