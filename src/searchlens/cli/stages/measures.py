@@ -11,6 +11,7 @@ import polars as pl
 from searchlens.analysis.classes import Pool, independent_pools
 from searchlens.analysis.pair_measures import PairPools, read_study
 from searchlens.cli.stages._frames import landscape_costs
+from searchlens.errors import counted
 from searchlens.store import provenance
 from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import SIGNATURE, Layout
@@ -39,7 +40,7 @@ def measures(study: needs.Measures, layout: Layout, *, fingerprint: str) -> None
         write_frame(frame, layout.measures_frame(name))
     spent = landscape_costs([layout.landscape(*side) for side in sides])
     provenance.sign(layout.measures / SIGNATURE, fingerprint, provenance.together(spent))
-    log.info("measures of %d pairs on benchmarks", len(study.cells))
+    log.info("measures of %s of Base and RL", counted(len(study.cells), "comparison"))
 
 
 def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str, ...]) -> dict[str, Pool]:
