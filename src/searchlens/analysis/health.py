@@ -75,7 +75,7 @@ class Health:
             f"answers {percent(answered, samples)}",
             f"of finished texts {percent(counts['whole_answered'], self.whole)}",
             f"stopped {percent(counts['stopped'], samples)}",
-            f"cut off {percent(counts['truncated'], samples)}",
+            f"cut off {cut_off(counts)}",
             f"unknown end {percent(counts['unknown_end'], samples)}",
             f"unknown verdicts {percent(counts['unknown'], answered)}",
             f"failed {percent(counts['failed'], samples)}",
@@ -148,6 +148,17 @@ def percent(part: int | None, whole: int | None) -> str:
     if 0 < share < 1:
         return "under 1%"
     return "over 99%" if 99 < share < 100 else f"{share:.0f}%"
+
+
+def cut_off(counts: _Row) -> str:
+    """The share of samples that are known to be cut off, which is the least where ends are unknown.
+
+    >>> known = {"truncated": 2, "unknown_end": 0, "samples": 8}
+    >>> cut_off(known), cut_off(known | {"truncated": 0, "unknown_end": 1})
+    ('25%', '0% or more')
+    """
+    share = percent(counts["truncated"], counts["samples"])
+    return f"{share} or more" if counts["unknown_end"] else share
 
 
 def _whole(counts: _Row) -> int | None:

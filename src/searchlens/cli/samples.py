@@ -19,7 +19,7 @@ from searchlens.cli.terminal import cells, page, say, wrapped
 from searchlens.config.model import TraceSpec
 from searchlens.config.project import IMPORTS_FILE
 from searchlens.errors import InputError, JobError, counted, one_line, require_known
-from searchlens.plan import Traced
+from searchlens.plan import Grid, Traced
 from searchlens.store import snapshots
 from searchlens.store.files import replace_text
 
@@ -185,11 +185,20 @@ def _import(args: argparse.Namespace) -> None:
         return
     for record, shard in zip(imported.records, imported.shards, strict=True):
         say(f"imported {counted(shard.sidecar['rows'], 'sample')} as {record.name} into {shard.path}")
-    study = grid_of(args).study
-    of_rl = {record.policy for record in imported.records if record.role == "rl"}
-    belong = {record.name for record in imported.records} <= {item.name for item in study.imports}
-    has_default = not of_rl or study.default_policy in of_rl  # otherwise the study refuses them
-    say(f"next: {run_command(args, *() if belong and has_default else (IMPORTS_FILE,))}")
+    names = {record.name for record in imported.records}
+    say(f"next: {run_command(args) if _takes(grid_of(args), names) else run_command(args, IMPORTS_FILE)}")
+
+
+def _takes(grid: Grid, names: set[str]) -> bool:
+    """Whether a study has imports of these names, and can be run as it is."""
+    if not names <= {item.name for item in grid.study.imports}:
+        return False
+    try:
+        grid.check()
+        grid.require_ready()
+    except InputError:
+        return False
+    return True
 
 
 def _imports(args: argparse.Namespace) -> None:

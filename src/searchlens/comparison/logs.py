@@ -19,7 +19,7 @@ import polars as pl
 from searchlens import grading
 from searchlens.analysis.claims import leader, solved
 from searchlens.analysis.frames import pick
-from searchlens.analysis.health import SILENT, Health, judge, line, of_graded, of_pair, of_rules, percent
+from searchlens.analysis.health import SILENT, Health, cut_off, judge, line, of_graded, of_pair, of_rules, percent
 from searchlens.analysis.measures import DIFFERENCE
 from searchlens.benchmarks import KnownBenchmark, Question, known_benchmarks, options
 from searchlens.comparison import judging
@@ -184,11 +184,10 @@ class LogComparison:
     def _health(self) -> Statement:
         parts = []
         for side in self.sides:
-            answered, cut, unknown_end = (
-                percent(side.counts[name], side.counts["samples"]) for name in ("answered", "truncated", "unknown_end")
+            answered, unknown_end = (
+                percent(side.counts[name], side.counts["samples"]) for name in ("answered", "unknown_end")
             )
-            cut += " or more" if side.counts["unknown_end"] else ""
-            shares = f"answers in {answered}, {cut} cut off, unknown end of {unknown_end}"
+            shares = f"answers in {answered}, {cut_off(side.counts)} cut off, unknown end of {unknown_end}"
             parts.append(f"{side.title}: {shares} of {side.counts['samples']:,} samples")
         unknown = [side.title for side in self.sides if side.counts["unknown_end"] != 0]
         ill = [f"{side.title} than its samples allow ({side.health})" for side in self.sides if side.health.reason]

@@ -15,7 +15,7 @@ import polars as pl
 
 from searchlens import __version__
 from searchlens.analysis import claims
-from searchlens.analysis.health import percent
+from searchlens.analysis.health import cut_off, percent
 from searchlens.analysis.measures import BASE, DIFFERENCE, GUESS_NULL, RL, WITHOUT_WRONG_KEY, WRONG_KEY
 from searchlens.api import pages
 from searchlens.comparison.arrays import picture
@@ -67,10 +67,9 @@ def _samples(found: LogComparison) -> Section:
     rows = []
     for side in found.sides:
         names = (side.title, side.model or "(no name)", ", ".join(side.policies), f"{side.samples:,}")
-        counts = (side.counts[name] for name in ("answered", "truncated", "unknown_end", "failed"))
-        answered, cut, unknown, failed = (percent(count, side.counts["samples"]) for count in counts)
-        cut += " or more" if side.counts["unknown_end"] else ""
-        rows.append((*names, answered, cut, unknown, failed, str(side.health)))
+        counts = (side.counts[name] for name in ("answered", "unknown_end", "failed"))
+        answered, unknown, failed = (percent(count, side.counts["samples"]) for count in counts)
+        rows.append((*names, answered, cut_off(side.counts), unknown, failed, str(side.health)))
     title = f"Samples: {counted(len(found.common), 'common question')}, grader {found.grader}"
     note = "Samples are of each question; shares are of all samples of the common questions."
     return Section(title, heads, rows, note)

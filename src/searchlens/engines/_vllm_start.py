@@ -269,7 +269,7 @@ def require_same_bits(engine: Engine, version: str, token: int) -> None:
     """Draw more texts than rows, in two orders and alone, on an idle engine; InputError if a bit depends on others.
 
     Products of few rows may have other kernels than products of many, so a step has from one token to as many as fit.
-    No two prompts begin alike, and nothing is in the cache.
+    Prompts begin differently, as far as the vocabulary allows, and nothing is in the cache.
     """
     longest = min(_LONGEST, engine.max_model_len // 2)
     if not longest:

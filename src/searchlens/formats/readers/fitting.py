@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from searchlens import catalogue
 from searchlens.errors import InputError
 from searchlens.formats.readers.fields import InFolders, below, plain_name
-from searchlens.formats.readers.lines import first_object, kind, named, opened
+from searchlens.formats.readers.lines import LOOKED_AT, first_object, kind, named, opened
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Reader, Stream
 from searchlens.formats.readers.own import first, rows
 from searchlens.store import parquet
@@ -24,8 +24,6 @@ _MISTAKES = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError
 """What Python raises where a value has another type than the one that is read."""
 
 _HINT = "was it written by another version of the tool, or changed by hand?"
-_LOOKED_AT = 100
-"""Lines that are looked at to find a row."""
 _HEAD = 2**20
 """Most bytes of a first line that are looked at to see whether a file is damaged."""
 _LARGEST = 2**31
@@ -90,16 +88,14 @@ def _left_out(reader: Reader, paths: Sequence[Path], files: Container[Path]) -> 
                 continue
             if damage := _damage(path):
                 raise InputError(damage, "copy it again, or move it away: without it the numbers would be others")
-            row = None if path.stat().st_size == 0 or _is_json(path) else _first(path)
-            if row and path.parent in places:
-                yield path, _keys(row)
-            elif not row and not (_is_json(path) and path.stat().st_size):
-                yield path, "no row of it can be read" if path.stat().st_size else "it is empty"
-
-
-def _is_json(path: Path) -> bool:
-    """Whether a file is one JSON text, by its name: such as lie beside logs, and have no rows."""
-    return plain_name(path).endswith(".json")
+            if path.stat().st_size == 0:
+                yield path, "it is empty"
+            elif not plain_name(path).endswith(".json"):  # one JSON text beside logs has no rows
+                row = _first(path)
+                if not row:
+                    yield path, "no row of it can be read"
+                elif path.parent in places:
+                    yield path, _keys(row)
 
 
 def _damage(path: Path) -> str:
@@ -135,7 +131,7 @@ def _description(path: Path) -> str:
         return "it is empty"
     if what == "zip":
         return "a zip archive that is no log of a known harness"
-    problems = Problems(_LOOKED_AT)
+    problems = Problems(LOOKED_AT)
     try:
         row = next((row for _, row in rows(path, problems)), None)
     except InputError as error:

@@ -74,7 +74,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 _BOM = b"\xef\xbb\xbf"
-_LOOKED_AT = 100
+LOOKED_AT = 100
 """Lines that are looked at to find a first object."""
 
 Object = dict[str, Any]
@@ -208,7 +208,7 @@ def _first_object(path: Path, _size: int, _changed: int) -> Object | None:
             return None
         for looked_at, (_, line) in enumerate(raw(path)):
             row = json.loads(line)
-            if not isinstance(row, dict) or looked_at > _LOOKED_AT:
+            if not isinstance(row, dict) or looked_at > LOOKED_AT:
                 return None
             if row:
                 return row

@@ -13,7 +13,7 @@ from searchlens.benchmarks.files import distinct, refuse_constant
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.formats.readers.fields import ENDS, NOISE, InFolders, finish_of, golds_of, number_of
-from searchlens.formats.readers.lines import kind, opened, raw
+from searchlens.formats.readers.lines import LOOKED_AT, kind, opened, raw
 from searchlens.formats.readers.logged import Document, LoggedSample, Notes, Problems, Stream, Verdict, shown
 from searchlens.store import parquet
 from searchlens.store.inputs import require_parsable, whole
@@ -45,8 +45,7 @@ class OwnReader(InFolders):
             row = first(path) or {}
         except InputError:
             return False
-        is_text = kind(path) != "parquet" or isinstance(row.get("question"), str)  # in a store it is a number
-        return "question" in row and bool(row.keys() & {"sample", "text"}) and is_text
+        return "question" in row and bool(row.keys() & {"sample", "text"})
 
     def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples of all files; a wrong row is left out here, and refused when all rows were read."""
@@ -166,9 +165,9 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 # ---- rows of a file
 
 
-def first(path: Path, most: int = 100) -> dict[str, Any] | None:
-    """The first row of a file, or None; an ``InputError`` as of ``rows``, or once so many lines are no row."""
-    return next((row for _, row in rows(path, Problems(most))), None)
+def first(path: Path) -> dict[str, Any] | None:
+    """The first row of a file, or None; an ``InputError`` as of ``rows``, or once ``LOOKED_AT`` lines are no row."""
+    return next((row for _, row in rows(path, Problems(LOOKED_AT))), None)
 
 
 def rows(path: Path, problems: Problems) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from searchlens.analysis.health import RHAT, RISE, Health, known_sum, percent, unmixed
+from searchlens.analysis.health import RHAT, RISE, Health, cut_off, known_sum, percent, unmixed
 from searchlens.analysis.health import mixing as mixed
 from searchlens.catalogue import table
 from searchlens.reporting.tables import table as fmt
@@ -221,7 +221,7 @@ def _ended(checkpoint: str, benchmark: str, cell: Health) -> fmt.Line:
         "with an answer": percent(answered, samples),
         "of finished texts": percent(counts["whole_answered"], cell.whole),
         "stopped": percent(counts["stopped"], samples),
-        "cut off": percent(counts["truncated"], samples),
+        "cut off": cut_off(counts),
         "unknown end": percent(counts["unknown_end"], samples),
         "unknown verdicts": percent(counts["unknown"], answered),
         "failed": percent(counts["failed"], samples),
